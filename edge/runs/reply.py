@@ -1,0 +1,39 @@
+"""The client's end of a run, as the run sees it; the server implements it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class ClientGone(Exception):
+    """The client closed its connection, or read nothing for ``write_timeout_s``: a give-up."""
+
+
+class Reply(Protocol):
+    """Writes one HTTP answer.
+
+    Every method may raise :class:`ClientGone`. A client's disconnect also cancels the task the run
+    lives in, at whatever await it is.
+    """
+
+    @property
+    def started(self) -> bool:
+        """Whether the status line has been sent (or given to be sent)."""
+        ...
+
+    async def start(
+        self,
+        status: int,
+        headers: Sequence[tuple[bytes, bytes]],
+        *,
+        content_length: int | None = None,
+    ) -> None:
+        """Send the head; without ``content_length`` the body is framed as chunks."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send body bytes; returns when the kernel has taken them."""
+        ...
+
+    async def finish(self) -> None:
+        """End the body; after it the client's leaving is no give-up."""
+        ...
