@@ -1,0 +1,87 @@
+"""The commands: ``edge serve``, ``edge check``, ``edge version``.
+
+Nothing is built or opened here. A command reads its settings, tells every complaint on stderr and
+ends with status 1 where there is one, and only then hands over to the composition root.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from edge import __version__
+from edge.settings import Settings, SettingsError
+
+CONFIG_FILE = click.Path(path_type=Path)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """An OpenAI-compatible gateway whose answers are right and where nothing runs for nobody."""
+
+
+@cli.command()
+@click.option("--config", type=CONFIG_FILE, help="TOML file; see docs/configuration.md.")
+@click.option(
+    "--bind", multiple=True, metavar="HOST:PORT", help="Where to listen, in place of server.bind."
+)
+@click.option("--upstream", metavar="URL", help="Serve one model server, without a file.")
+@click.option("--api-key-env", metavar="NAME", help="Variable that holds the upstream's key.")
+@click.option("--workers", type=int, metavar="N", help="Processes, in place of server.workers.")
+def serve(
+    config: Path | None,
+    bind: tuple[str, ...],
+    upstream: str | None,
+    api_key_env: str | None,
+    workers: int | None,
+) -> None:
+    """Serve until a signal comes.
+
+    Without --config and --upstream the built-in simulated models are served: sim-echo, sim-tools
+    and sim-slow.
+    """
+    if config and upstream:
+        raise click.UsageError("--config and --upstream exclude each other")
+    if api_key_env and not upstream:
+        raise click.UsageError("--api-key-env goes with --upstream")
+
+    def read() -> Settings:
+        if config:
+            return Settings.from_file(config, bind=bind, workers=workers)
+        if upstream:
+            return Settings.from_upstream(upstream, api_key_env or "", bind=bind, workers=workers)
+        return Settings.simulated(bind=bind, workers=workers)
+
+    settings = _settings_or_exit(read)
+    # Here and not above: checking a file or printing the version should not load the server.
+    from edge import app
+
+    sys.exit(app.serve(settings))
+
+
+@cli.command()
+@click.argument("file", type=CONFIG_FILE)
+def check(file: Path) -> None:
+    """Check a configuration FILE: every complaint with its place, exit status 1 if there is any."""
+    settings = _settings_or_exit(lambda: Settings.from_file(file))
+    models = ", ".join(route.model for route in settings.routes)
+    click.echo(
+        f"{file}: sound; {len(settings.providers)} providers, {len(settings.keys)} keys, "
+        f"models: {models}"
+    )
+
+
+@cli.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"edge {__version__}")
+
+
+def _settings_or_exit(read: Callable[[], Settings]) -> Settings:
+    try:
+        return read()
+    except SettingsError as error:
+        for line in error.lines():
+            click.echo(line, err=True)
+        sys.exit(1)
