@@ -50,7 +50,7 @@ class Contract:
         strict: whether text beside what was demanded makes the answer invalid.
     """
 
-    tools: Mapping[str, Tool] = field(default=NO_TOOLS)
+    tools: Mapping[str, Tool] = field(default_factory=lambda: NO_TOOLS)
     tool_choice: ToolChoice = "auto"
     allowed: frozenset[str] = frozenset()
     parallel: bool = True
