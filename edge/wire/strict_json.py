@@ -1,0 +1,119 @@
+"""JSON as the standard has it (RFC 8259), fast, exact, and with the place of every complaint.
+
+orjson does the work. What it leaves to us:
+
+- it turns integers beyond 64 bits into floats. Runs of that many digits are looked for at C speed,
+  and only a text that has one is read again by the standard library, which is exact;
+- it reads 1,024 levels but writes 254, so depth is bounded here, well below;
+- it refuses to write lone surrogates and big integers; the standard library writes those.
+
+NaN, Infinity, lone surrogates, bad UTF-8 and a second value behind the first are refused.
+"""
+
+import itertools
+import json
+import math
+from typing import Any
+
+import orjson
+
+from edge.errors import InvalidRequest
+
+MAX_DEPTH = 200
+"""Levels of arrays and objects. Real requests have some ten; orjson writes no more than 254."""
+
+# Every digit to "0", "-" to itself, all else to " ": runs of digits can then be found.
+_DIGITS = bytes(ord("0") if c in b"0123456789" else c if c == ord("-") else 32 for c in range(256))
+_BEYOND_UINT64 = b"0" * 20
+_BEYOND_INT64 = b"-" + b"0" * 19
+
+_NOT_STRUCTURE = bytes(c for c in range(256) if c not in b'[]{}"')
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+class MalformedJson(ValueError):
+    """The text is no JSON; the message ends with the place."""
+
+
+def parse(data: bytes) -> Any:
+    """The value of a JSON text in UTF-8.
+
+    Raises:
+        MalformedJson: see the module's docstring.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise MalformedJson(_complaint(data, error)) from None
+    if len(data) > 2 * MAX_DEPTH:  # a level takes two brackets
+        _check_depth(data)
+    digits = data.translate(_DIGITS)
+    if _BEYOND_UINT64 in digits or _BEYOND_INT64 in digits:
+        return _parse_exactly(data)
+    return value
+
+
+def decode(data: bytes, *, what: str) -> Any:
+    """The value of a client's JSON text; ``what`` names it in the complaint (``"The body"``).
+
+    Raises:
+        InvalidRequest: the text is no JSON.
+    """
+    try:
+        return parse(data)
+    except MalformedJson as error:
+        raise InvalidRequest(f"{what} is not valid JSON: {error}.", code="invalid_json") from None
+
+
+def encode(value: Any) -> bytes:
+    """The JSON text of ``value``, in UTF-8, without white space or line ends.
+
+    Total on what a parsed answer can hold: a lone surrogate becomes U+FFFD, two halves of a pair
+    become their character, a big integer keeps its digits, NaN and infinities become null.
+    """
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return _encode_anything(value)
+
+
+def _complaint(data: bytes, error: orjson.JSONDecodeError) -> str:
+    try:
+        data.decode()
+    except UnicodeDecodeError as fault:
+        return f"byte {fault.start} is not UTF-8"
+    reason = error.msg.partition(": line ")[0]
+    return f"{reason} (line {error.lineno}, column {error.colno})"
+
+
+def _check_depth(data: bytes) -> None:
+    """Count the levels of a text that is known to be JSON: its brackets outside of strings."""
+    if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+        return
+    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside = unescaped.translate(None, _NOT_STRUCTURE).split(b'"')[::2]
+    steps = map(_STEP.__getitem__, b"".join(outside))
+    if max(itertools.accumulate(steps)) > MAX_DEPTH:
+        raise MalformedJson(f"nested more than {MAX_DEPTH} levels deep")
+
+
+def _parse_exactly(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:  # Python bounds the digits of an integer, since reading them is quadratic
+        raise MalformedJson("a number has too many digits") from None
+
+
+def _encode_anything(value: Any) -> bytes:
+    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
