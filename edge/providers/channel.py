@@ -1,0 +1,202 @@
+"""Byte channels to a server: a TCP socket, bare or under TLS.
+
+Three things are wanted here that trio's own streams do not give together:
+
+* *closing is synchronous*: a cancelled attempt hangs up before anything else is awaited, which is
+  how model servers learn that nobody wants the answer any more; TLS says no goodbye then;
+* *reading waits first and reads as late as possible*: one system call less than trying first, and
+  all that arrived while this task waited for its turn comes in one read;
+* *sending goes straight to the socket* and waits only for what did not fit, and such a wait can be
+  abandoned without harming the reading half, for servers that answer before they have read it all.
+
+A channel belongs to one connection; one task reads and at most one other sends.
+"""
+
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+READ_SIZE = 65536
+"""The most that one read brings, bytes."""
+
+_JOIN_BELOW = 65536
+"""Head and body are copied into one piece up to this size; above, both go down as they are."""
+
+
+class Channel(Protocol):
+    """What an HTTP connection needs below it."""
+
+    async def send(self, head: bytes, body: bytes) -> Sequence[bytes | memoryview]:
+        """Send what goes without waiting; what is left is for :meth:`send_all`.
+
+        Raises:
+            trio.BrokenResourceError: the peer no longer takes anything. It may still have answered.
+        """
+        ...
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        """Send everything, or return early after :meth:`abandon_sending`."""
+        ...
+
+    def abandon_sending(self) -> None:
+        """Make a :meth:`send_all` in another task return; from then on the channel is only read."""
+        ...
+
+    async def receive_some(self) -> bytes:
+        """Wait for bytes; empty at the end.
+
+        Raises:
+            trio.BrokenResourceError: the connection was reset.
+        """
+        ...
+
+    def is_quiet(self) -> bool:
+        """Whether the peer has sent nothing unasked and has not closed: fit for another request."""
+        ...
+
+    def close(self) -> None:
+        """Close the socket now. Doing so again is allowed."""
+        ...
+
+
+class SocketChannel(trio.abc.Stream):
+    """A connected TCP socket, which it owns."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._sending: trio.CancelScope | None = None
+        self._abandoned = False
+
+    async def send(self, head: bytes, body: bytes) -> Sequence[bytes | memoryview]:
+        """See :class:`Channel`."""
+        pieces = [head + body] if len(body) <= _JOIN_BELOW else [head, body]
+        try:
+            sent = (
+                self._socket.send(pieces[0]) if len(pieces) == 1 else self._socket.sendmsg(pieces)
+            )
+        except BlockingIOError:
+            return pieces
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+        if len(pieces) == 1:
+            return () if sent == len(pieces[0]) else [memoryview(pieces[0])[sent:]]
+        if sent < len(head):
+            return [memoryview(head)[sent:], body]
+        rest = memoryview(body)[sent - len(head) :]
+        return [rest] if rest else ()
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """See :class:`Channel`."""
+        rest = self._send_some(memoryview(data))
+        if not rest:
+            return
+        with trio.CancelScope() as self._sending:
+            if self._abandoned:
+                return
+            while rest:
+                await trio.lowlevel.wait_writable(self._fd)
+                rest = self._send_some(rest)
+
+    def abandon_sending(self) -> None:
+        """See :class:`Channel`."""
+        self._abandoned = True
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """See :class:`Channel`."""
+        while True:
+            await trio.lowlevel.wait_readable(self._fd)
+            try:
+                return self._socket.recv(max_bytes or READ_SIZE)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+
+    def is_quiet(self) -> bool:
+        """See :class:`Channel`."""
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        """See :class:`Channel`."""
+        if self._fd >= 0:
+            trio.lowlevel.notify_closing(self._fd)
+            self._fd = -1
+            self._socket.close()
+
+    async def aclose(self) -> None:
+        """As trio wants it: :meth:`close`, and a checkpoint."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """As trio wants it."""
+        await trio.lowlevel.wait_writable(self._fd)
+
+    def _send_some(self, data: memoryview) -> memoryview:
+        try:
+            return data[self._socket.send(data) :]
+        except BlockingIOError:
+            return data
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+
+
+class TlsChannel:
+    """TLS over a socket channel; the handshake is :meth:`handshake`'s.
+
+    A close without TLS's own goodbye counts as an end: many servers close so. A body that is framed
+    is still known to be cut short.
+    """
+
+    def __init__(self, below: SocketChannel, context: ssl.SSLContext, host: str) -> None:
+        self._below = below
+        self._tls = trio.SSLStream(below, context, server_hostname=host, https_compatible=True)
+
+    async def handshake(self) -> None:
+        """Agree on keys and check the peer's certificate.
+
+        Raises:
+            trio.BrokenResourceError: caused by the ``ssl.SSLError``, or the connection broke.
+        """
+        await self._tls.do_handshake()
+
+    async def send(self, head: bytes, body: bytes) -> Sequence[bytes | memoryview]:
+        """See :class:`Channel`."""
+        # A drained socket takes a small request without waiting, so nobody must listen meanwhile.
+        if len(body) <= READ_SIZE // 4:
+            await self._tls.send_all(head + body)
+            return ()
+        return [head, body]
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        """See :class:`Channel`."""
+        await self._tls.send_all(data)
+
+    def abandon_sending(self) -> None:
+        """See :class:`Channel`."""
+        self._below.abandon_sending()
+
+    async def receive_some(self) -> bytes:
+        """See :class:`Channel`."""
+        return bytes(await self._tls.receive_some(READ_SIZE))
+
+    def is_quiet(self) -> bool:
+        """See :class:`Channel`."""
+        return self._below.is_quiet() and not self._tls.pending()
+
+    def close(self) -> None:
+        """See :class:`Channel`."""
+        self._below.close()
