@@ -1,8 +1,23 @@
-"""Takes slots for attempts: waits where the pool says so, and hands them back."""
+"""Takes slots for attempts: asks the pool, waits where the pool says so, hands slots back.
 
+The pool (``core.pool``) decides everything; here is the clock, the randomness and the waiting. A
+run that waits sleeps on an event of its own and is woken alone. One that is cancelled while it
+waits has left every queue before the cancellation goes on, and a slot it was granted in that very
+moment goes to the next in line.
+"""
+
+import math
+import random
 from collections.abc import Mapping
 
+import trio
+
 from edge.core.attempt import AttemptOutcome
+from edge.core.fleet import Target
+from edge.core.pool import Pool
+from edge.core.pool_member import NoneLeft, Slot, Wait
+from edge.core.pool_statistics import PoolStatistics
+from edge.errors import Overloaded
 from edge.providers.port import Provider
 
 
@@ -16,24 +31,45 @@ class Lease:
         target: the target's name, for ``AttemptOutcome.target``.
     """
 
-    provider: Provider
-    provider_name: str
-    model: str | None
-    target: str
+    __slots__ = ("_dispatcher", "_slot", "model", "provider", "provider_name", "target")
+
+    def __init__(self, dispatcher: "Dispatcher", slot: Slot, provider: Provider) -> None:
+        self._dispatcher = dispatcher
+        self._slot = slot
+        self.provider = provider
+        self.provider_name = slot.target.provider
+        self.model = slot.target.model
+        self.target = slot.target.name
 
     def release(self, outcome: AttemptOutcome | None) -> None:
         """Give the slot back; None for an attempt that says nothing of the provider's health.
 
         Never waits. A second call does nothing.
         """
-        raise NotImplementedError
+        if not self._slot.given_back:
+            self._dispatcher.give_back(self._slot, outcome)
 
 
 class Dispatcher:
-    """Waits for slots."""
+    """Waits for slots of the pool.
 
-    def __init__(self, providers: Mapping[str, Provider]) -> None:
+    Args:
+        pool: decides.
+        providers: by name, all that the pool knows.
+        rng: where ``weighted`` draws from.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        providers: Mapping[str, Provider],
+        *,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._pool = pool
         self._providers = providers
+        self._draw = (rng or random.Random()).random  # noqa: S311 - shares load, guards nothing
+        self._bells: dict[Wait, trio.Event] = {}
 
     async def lease(
         self,
@@ -41,22 +77,96 @@ class Dispatcher:
         *,
         avoid: frozenset[str] = frozenset(),
         need_normalized: bool = True,
+        need_tunnel: bool = False,
     ) -> Lease:
         """Wait for a slot of ``route``.
 
+        Args:
+            route: the route's name (:meth:`route_for`).
+            avoid: names of targets or providers to use only if no other is up.
+            need_normalized: the answer must be decoded, so a tunnel will not do.
+            need_tunnel: bytes must pass through.
+
         Raises:
-            Overloaded: none may come soon; ``retry_after_s`` says when one may.
+            Overloaded: none may come soon; ``retry_after_s`` says when one may. Its ``code`` is
+                ``no_path`` where no target has the needed path at all.
         """
-        raise NotImplementedError
+        # A slot that is free is taken without giving way to other tasks: the attempt that follows
+        # is full of such points.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        answer = self._pool.take(
+            route,
+            trio.current_time(),
+            avoid=avoid,
+            need_normalized=need_normalized,
+            need_tunnel=need_tunnel,
+            pick=self._draw(),
+        )
+        self._ring()
+        if isinstance(answer, Wait):
+            answer = await self._wait(answer)
+        if isinstance(answer, NoneLeft):
+            raise _overloaded(answer)
+        return Lease(self, answer, self._providers[answer.target.provider])
+
+    def give_back(self, slot: Slot, outcome: AttemptOutcome | None) -> None:
+        """End a slot, once; :meth:`Lease.release` is the usual way."""
+        self._pool.give_back(slot, outcome, trio.current_time())
+        self._ring()
 
     def route_for(self, model: str) -> str | None:
         """The name of the route that serves ``model``; ``*`` takes what no other route names."""
-        raise NotImplementedError
+        return self._pool.route_for(model)
 
-    def targets(self, route: str) -> tuple[str, ...]:
-        """The names of the route's targets, for ``RetryPolicy.targets``."""
-        raise NotImplementedError
+    def targets(self, route: str) -> tuple[Target, ...]:
+        """The route's targets, for ``RetryPolicy.targets``."""
+        return self._pool.targets(route)
 
     def saturated(self, route: str) -> bool:
         """Whether so many runs wait for the route that no attempt may be added."""
-        raise NotImplementedError
+        return self._pool.is_saturated(route, trio.current_time())
+
+    def can_serve(self, route: str) -> bool:
+        """Whether a provider of the route is up."""
+        return self._pool.can_serve(route, trio.current_time())
+
+    def statistics(self) -> PoolStatistics:
+        """Slots, health and measured validity, as of now."""
+        return self._pool.statistics(trio.current_time())
+
+    async def _wait(self, wait: Wait) -> Slot | NoneLeft:
+        granted: Slot | NoneLeft | None = None
+        try:
+            while granted is None:
+                await self._sleep(wait)
+                granted = wait.slot or wait.refused
+        finally:
+            if granted is None:
+                self._pool.leave(wait, trio.current_time())
+                self._ring()
+        return granted
+
+    async def _sleep(self, wait: Wait) -> None:
+        """Until the pool has news of ``wait``, or its time has come."""
+        bell = self._bells[wait] = trio.Event()
+        try:
+            with trio.CancelScope(deadline=wait.until) as scope:
+                await bell.wait()
+        finally:
+            self._bells.pop(wait, None)
+        if scope.cancelled_caught and not wait.is_settled:
+            self._pool.poll(wait, trio.current_time())
+            self._ring()
+
+    def _ring(self) -> None:
+        for wait in self._pool.woken():
+            bell = self._bells.pop(wait, None)
+            if bell is not None:
+                bell.set()
+
+
+def _overloaded(answer: NoneLeft) -> Overloaded:
+    seconds = answer.retry_after_s
+    if seconds is None:
+        return Overloaded(answer.why, code="no_path")
+    return Overloaded(answer.why, retry_after_s=max(1.0, math.ceil(seconds)))
