@@ -65,11 +65,10 @@ def serve(
 def check(file: Path) -> None:
     """Check a configuration FILE: every complaint with its place, exit status 1 if there is any."""
     settings = _settings_or_exit(lambda: Settings.from_file(file))
+    providers = ", ".join(provider.name for provider in settings.providers)
     models = ", ".join(route.model for route in settings.routes)
-    click.echo(
-        f"{file}: sound; {len(settings.providers)} providers, {len(settings.keys)} keys, "
-        f"models: {models}"
-    )
+    keys = ", ".join(key.name for key in settings.keys) or "none"
+    click.echo(f"{file}: sound; providers: {providers}; models: {models}; keys: {keys}")
 
 
 @cli.command()

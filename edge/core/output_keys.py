@@ -142,7 +142,7 @@ class Forms:
         if not isinstance(value, list | tuple):
             raise ValueError(f"must be a list of form names, not {shown(value)}")
         for name in value:
-            if name not in self.known:
+            if not isinstance(name, str) or name not in self.known:
                 hint = did_you_mean(name, self.known) if isinstance(name, str) else ""
                 raise ValueError(f"unknown form {shown(name)}{hint}")
         if len(set(value)) < len(value):
