@@ -1,0 +1,1 @@
+"""What the gateway costs, measured beside floors in the same run (see README.md)."""
