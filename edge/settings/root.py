@@ -39,8 +39,8 @@ class Settings:
 
     server: ServerSettings = ServerSettings()
     keys: tuple[KeySettings, ...] = ()
-    providers: tuple[ProviderSettings, ...]
-    routes: tuple[RouteSettings, ...]
+    providers: tuple[ProviderSettings, ...] = ()
+    routes: tuple[RouteSettings, ...] = ()
     output: OutputPolicy = OutputPolicy()
     limits: LimitsSettings = LimitsSettings()
     mirror: MirrorSettings = MirrorSettings()
