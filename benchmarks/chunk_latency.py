@@ -127,7 +127,7 @@ class Measurement:
         assert self.running.server is not None  # noqa: S101 - asked only where there is a server
         pid = self.running.server.pid
         processes.settle(pid)
-        before = processes.memory_kib(pid)
+        before = processes.memory_kib(pid, "Anonymous")
         held = self.running.target.held
         command = self._command(
             concurrency=self.effort.open_streams,
@@ -142,14 +142,15 @@ class Measurement:
         ) as load:
             assert load.stdout is not None and load.stdin is not None  # noqa: S101, PT018
             opened = json.loads(load.stdout.readline())
-            after = processes.memory_kib(pid)
+            after = processes.memory_kib(pid, "Anonymous")
+            total = processes.memory_kib(pid)
             load.stdin.close()
         processes.settle(pid)
         streams = self.effort.open_streams
         return {
             "streams": streams,
             "opened": opened["open"],
-            "kib": after,
+            "kib": total,
             "kib_per_stream": (after - before) / streams,
             "first_error": opened["first_error"],
         }

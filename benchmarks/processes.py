@@ -125,15 +125,21 @@ def cpu_seconds(pid: int) -> float:
     return sum(sum(map(int, fields[11:15])) for fields in map(_stat, tree(pid)) if fields) / TICK
 
 
-def memory_kib(pid: int) -> int:
-    """Memory of a process tree in KiB, shared pages counted once (PSS)."""
+def memory_kib(pid: int, kind: str = "Pss") -> int:
+    """Memory of a process tree in KiB.
+
+    ``Pss`` counts shared pages in shares, and so falls when another Python starts; ``Anonymous``
+    is the tree's own and is what differences are taken of.
+    """
     total = 0
     for each in tree(pid):
         try:
             text = Path("/proc", str(each), "smaps_rollup").read_text()
         except OSError:
             continue
-        total += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
+        total += sum(
+            int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{kind}:")
+        )
     return total
 
 
