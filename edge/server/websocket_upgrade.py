@@ -1,0 +1,68 @@
+"""WebSocket on one of our connections, spoken by hypercorn.
+
+Our own HTTP ends at a WebSocket handshake; the socket goes to hypercorn's HTTP/1.1 protocol, which
+does the handshake, the frames and the ASGI messages. It writes through the connection's
+:class:`~edge.server.client_reply.SocketWriter`, so a client that reads nothing is dropped here too.
+"""
+
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.trio.task_group import TaskGroup
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
+
+from edge.runs.reply import ClientGone
+from edge.server.client_connection import ClientConnection
+
+_LINGER_S = 2.0
+
+
+async def serve_websocket(
+    connection: ClientConnection,
+    opening: bytes,
+    *,
+    app: AppWrapper,
+    config: Config,
+    state: LifespanState,
+) -> None:
+    """Serve a WebSocket until either side has closed it.
+
+    Args:
+        connection: the client's; no HTTP request is due on it.
+        opening: the handshake request and whatever came behind it.
+        app: the Quart app.
+        config: hypercorn's settings.
+        state: the lifespan's state.
+    """
+    reading = trio.CancelScope()
+
+    async def send(event: Event) -> None:
+        if isinstance(event, RawData):
+            try:
+                await connection.writer.write(event.data)
+            except ClientGone:
+                reading.cancel()
+        elif isinstance(event, Closed):
+            connection.shut_down()
+            reading.deadline = trio.current_time() + _LINGER_S
+
+    async with TaskGroup() as tasks:
+        protocol = H11Protocol(
+            app,
+            config,
+            WorkerContext(None),
+            tasks,
+            ConnectionState(state),
+            False,
+            connection.peer,
+            connection.local_address,
+            send,
+        )
+        await protocol.initiate()
+        await protocol.handle(RawData(opening))
+        with reading:
+            while data := await connection.receive():
+                await protocol.handle(RawData(data))
+        await protocol.handle(Closed())
