@@ -1,0 +1,112 @@
+"""``python3 -m tests``: everything that must hold before a change goes in.
+
+Needs a Python with pip and nothing else: tox goes into ``.venv-dev``, and into its own environments
+what each part needs. Runs form and layers, types, the wheel, then the tests on each supported
+Python there is. ``PYTHONS="3.11 3.12 3.13"`` demands these: one that is missing is then a failure
+and not a remark. pytest's last line of each Python is said again at the end.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / ".venv-dev"
+SUPPORTED = ("3.11", "3.12", "3.13")
+CHECKS = ("lint", "types", "package")
+TOX = "tox>=4.30,<5"
+
+_SUMMARY = re.compile(r"=+ .*\b(passed|failed|error|errors|skipped)\b.* in .*=+")
+
+
+@dataclass(frozen=True)
+class Part:
+    """How one tox environment ended; ``summary`` is pytest's last line, if there was one."""
+
+    name: str
+    passed: bool
+    seconds: float
+    summary: str
+
+
+def main() -> int:
+    """Run all of it; 0 if everything passed."""
+    pythons, missing = find_pythons()
+    if missing and "PYTHONS" in os.environ:
+        say(f"Python {', '.join(missing)} is asked for and not there.")
+        return 1
+    if missing:
+        say(f"Not found and not tested: Python {', '.join(missing)}.")
+    tox = install_tox()
+    names = [*CHECKS, *(f"py{version.replace('.', '')}" for version in pythons)]
+    parts = [run_part(tox, name) for name in names]
+    report(parts)
+    return 0 if all(part.passed for part in parts) else 1
+
+
+def find_pythons() -> tuple[list[str], list[str]]:
+    """Versions to test that answer, and those that do not."""
+    wanted = os.environ.get("PYTHONS", " ".join(SUPPORTED)).split()
+    found = [version for version in wanted if is_there(version)]
+    return found, [version for version in wanted if version not in found]
+
+
+def is_there(version: str) -> bool:
+    """Whether ``python<version>`` runs: a shim may be there with nothing behind it."""
+    if version == "{}.{}".format(*sys.version_info):
+        return True
+    try:
+        return subprocess.run([f"python{version}", "-c", ""], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def install_tox() -> list[str]:
+    """The command that starts tox, installed at the first time."""
+    python = TOOLS / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not python.exists():
+        venv.create(TOOLS, with_pip=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", TOX], check=True)
+    return [str(python), "-m", "tox"]
+
+
+def run_part(tox: Sequence[str], name: str) -> Part:
+    """Run one environment, showing its output as it comes."""
+    say(f"── {name} " + "─" * (70 - len(name)))
+    began = time.monotonic()
+    summary = ""
+    command = [*tox, "run", "--quiet", "-e", name]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            say(line.rstrip("\n"))
+            if _SUMMARY.search(line):
+                summary = line.strip()
+    return Part(name, process.returncode == 0, time.monotonic() - began, summary)
+
+
+def report(parts: Sequence[Part]) -> None:
+    """A line for each part, then pytest's own lines, those of failures last."""
+    say("")
+    for part in parts:
+        say(f"{part.name:8} {'passed' if part.passed else 'FAILED'} in {part.seconds:.0f} s")
+    for part in sorted((part for part in parts if part.summary), key=lambda part: not part.passed):
+        say(f"{part.name}:")
+        say(part.summary)
+
+
+def say(line: str) -> None:
+    """Print at once, so that output keeps its order also in a log file."""
+    print(line, flush=True)  # noqa: T201  # this is what the program is for
+
+
+if __name__ == "__main__":
+    sys.exit(main())
