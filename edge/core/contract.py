@@ -47,6 +47,7 @@ class Contract:
         response_format: demanded shape of the text, or None.
         xml_completion_tool: name of the tool that a plain-text answer is wrapped in
             (agents whose tools are XML in the prompt), or empty.
+        xml_tools: names of the tools that the prompt describes as XML, where they are known.
         strict: whether text beside what was demanded makes the answer invalid.
     """
 
@@ -56,6 +57,7 @@ class Contract:
     parallel: bool = True
     response_format: ResponseFormat | None = None
     xml_completion_tool: str = ""
+    xml_tools: frozenset[str] = frozenset()
     strict: bool = False
 
     @property

@@ -126,8 +126,7 @@ class _Walk:
             if validator.is_valid(value):
                 return
             for error in validator.iter_errors(value):
-                keyword = error.kind.name
-                yield Fault(tuple(error.instance_path), _short(error.message), keyword)
+                yield _fault_of(error)
         except ValueError:
             return
 
@@ -198,6 +197,13 @@ class _Walk:
             self.faults(schema["contains"], item, ()) for item in value
         ):
             yield Fault((), "holds no item of the kind that is due", "contains")
+
+
+def _fault_of(error: jsonschema_rs.ValidationError) -> Fault:
+    keyword = error.kind.name
+    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):
+        return Fault((error.kind.property,), "is required, but missing", keyword)
+    return Fault((), _short(error.message), keyword)
 
 
 def shown(value: Any) -> str:

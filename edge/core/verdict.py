@@ -40,9 +40,14 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Valid:
-    """``output`` is what may leave: parsed, repaired where nothing was lost, ids still raw."""
+    """``output`` is what may leave: parsed, repaired where nothing was lost, ids still raw.
+
+    Attributes:
+        repairs: names of the lossless repairs of texts (``fence``…); those of calls are theirs.
+    """
 
     output: CollectedOutput
+    repairs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
