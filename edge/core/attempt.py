@@ -51,6 +51,9 @@ _MODEL_FAILURE_MARKS = (
 )
 """What such a message says, in lower case."""
 
+_REQUEST_FAULTS = frozenset({"400", "404", "413", "422", "context_length_exceeded"})
+"""Codes of error objects inside a 200 that speak about the request."""
+
 _MARK_WITHIN = 200
 """Characters of a message that are looked at: a proxy between may put its own words in front, but
 a prompt or an answer that is echoed further on must not decide anything."""
@@ -88,12 +91,11 @@ class AttemptOutcome:
 
     @property
     def blames_calls(self) -> bool:
-        """Whether this is a verdict on tool calls (and not on the answer's text)."""
-        if self.status != "validation_failed":
-            return False
-        return self.category == MODEL_FAILURE or any(
-            reason.category not in OUTPUT_CATEGORIES for reason in self.reasons
-        )
+        """Whether its tool calls were found unsound (and not only the answer's text).
+
+        That is so, too, where faults are merely observed and the attempt is a success.
+        """
+        return any(reason.category not in OUTPUT_CATEGORIES for reason in self.reasons)
 
 
 def outcome_of_error(
@@ -132,7 +134,8 @@ def classify(error: EdgeError) -> str:
     """A label of few values for what went wrong."""
     match error:
         case ProviderTimeout():
-            return error.code or "timeout"
+            # Attempt deadlines say which one passed; what is left is the transport's.
+            return error.code or "connect_timeout"
         case ProviderUnreachable():
             return "connect"
         case ProviderRefused():
@@ -140,7 +143,7 @@ def classify(error: EdgeError) -> str:
         case ProviderStreamError():
             return _classify_stream_error(error)
         case ProviderProtocolError():
-            return "protocol"
+            return error.code or "protocol"
         case ProviderError():
             return "provider"
         case RunTimeout():
@@ -181,10 +184,7 @@ def _classify_refusal(error: ProviderRefused) -> str:
 def _classify_stream_error(error: ProviderStreamError) -> str:
     if is_model_failure(error):
         return MODEL_FAILURE
-    code = error.code or ""
-    if code in ("400", "404", "413", "422"):
-        return "stream_4xx"
-    return "stream_error"
+    return "stream_4xx" if error.code in _REQUEST_FAULTS else "stream_error"
 
 
 def _status_of(error: EdgeError, category: str) -> AttemptStatus:

@@ -21,12 +21,10 @@ from dataclasses import dataclass
 
 from edge.core.attempt import AttemptOutcome
 
-_NOT_ITS_FAULT = frozenset({"http_4xx", "stream_4xx", "http_409"})
-"""Categories in which a provider works and refuses this request."""
+_NOT_ITS_FAULT = frozenset({"http_4xx", "stream_4xx", "http_409", "too_large"})
+"""Categories in which a provider works, and this request or its answer is too much for us."""
 
-_SILENCE = frozenset(
-    {"connect", "connect_timeout", "first_token_timeout", "idle_timeout", "timeout"}
-)
+_SILENCE = frozenset({"connect", "connect_timeout", "first_token_timeout", "idle_timeout"})
 """Categories in which nothing was heard."""
 
 
