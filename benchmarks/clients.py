@@ -1,9 +1,9 @@
 """Many clients in one epoll loop, kept as light as Python can be.
 
-Each client is a closed loop: it sends a request, reads the answer to its end and sends the next over
-the same connection. Answers are not parsed, only scanned. A chunk is an ``@``, a byte that cannot
-be cut in two, and its stamp is the provider's clock at the write (see ``wire_text``). An answer ends
-with the last HTTP chunk or its content-length.
+Each client is a closed loop: it sends a request, reads the answer to its end and sends the next
+over the same connection. Answers are not parsed, only scanned. A chunk is an ``@``, a byte that
+cannot be cut in two, and its stamp is the provider's clock at the write (see ``wire_text``). An
+answer ends with the last HTTP chunk or its content-length.
 """
 
 import json
