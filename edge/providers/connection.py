@@ -40,6 +40,8 @@ class Connection:
             elsewhere. Otherwise the parser has the head, or a fault.
         """
         self.parser.expect(method)
+        # Sending may need no wait, hence no chance to be cancelled: nothing is sent for nobody.
+        await trio.lowlevel.checkpoint_if_cancelled()
         try:
             unsent = await self._channel.send(head, body)
         except trio.BrokenResourceError:

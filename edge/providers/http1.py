@@ -18,7 +18,7 @@ chunk extensions that go on for longer than that without a body byte.
 
 from typing import Final
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 _NOBODY: Final = HttpResponseParser(object())
 
@@ -134,7 +134,7 @@ class AnswerParser:
             return
         try:
             self._llhttp.feed_data(data)
-        except HttpParserError as error:
+        except (HttpParserError, HttpParserUpgrade) as error:
             # What follows a complete answer was not asked for: it only spoils the connection.
             self.keep_alive = False
             if not self.complete and self.fault is None:

@@ -122,6 +122,10 @@ class Peer:
             self.server.log(self.number, "closed")
         return data
 
+    def put_back(self, data: bytes) -> None:
+        """Give received bytes back, to be the next that are received."""
+        self._unread = data + self._unread
+
     async def read_head(self) -> tuple[str, str, dict[str, str]]:
         """Method, target and headers of a request, leaving its body unread."""
         data = b""
@@ -199,6 +203,10 @@ class Peer:
         """Break the connection at once (RST)."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
+
+    def end(self) -> None:
+        """Say that nothing more will be sent, and go on reading (FIN; TLS is not told)."""
+        self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close the connection; a script that goes on can only look at the log."""
