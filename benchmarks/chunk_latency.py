@@ -124,7 +124,7 @@ class Measurement:
 
     def open_streams(self) -> Result:
         """Memory with many streams held open, each after its first chunk."""
-        assert self.running.server is not None  # noqa: S101 - asked only where there is a server
+        assert self.running.server is not None
         pid = self.running.server.pid
         processes.settle(pid)
         before = processes.memory_kib(pid, "Anonymous")
@@ -140,7 +140,7 @@ class Measurement:
         with subprocess.Popen(  # noqa: S603 - our own command
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as load:
-            assert load.stdout is not None and load.stdin is not None  # noqa: S101, PT018
+            assert load.stdout is not None and load.stdin is not None  # noqa: PT018
             opened = json.loads(load.stdout.readline())
             after = processes.memory_kib(pid, "Anonymous")
             total = processes.memory_kib(pid)
