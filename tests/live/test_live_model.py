@@ -144,6 +144,7 @@ async def in_work(live: Live, wanted: int) -> None:
     """Wait until the server works on so many requests; real time, since the server is real."""
     seen: int | None = None
     with trio.move_on_after(FREED_WITHIN_S):
+        seen = await trio.to_thread.run_sync(requests_in_work, live.server_url)
         while seen != wanted:
             await trio.sleep(0.1)
             seen = await trio.to_thread.run_sync(requests_in_work, live.server_url)
