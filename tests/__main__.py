@@ -45,26 +45,30 @@ def main() -> int:
         say(f"Not found and not tested: Python {', '.join(missing)}.")
     tox = install_tox()
     names = [*CHECKS, *(f"py{version.replace('.', '')}" for version in pythons)]
-    parts = [run_part(tox, name) for name in names]
+    # tox would look for itself, but not behind every kind of shim.
+    tox += ["run", "--quiet", "--discover", *pythons.values(), "-e"]
+    parts = [run_part([*tox, name], name) for name in names]
     report(parts)
     return 0 if all(part.passed for part in parts) else 1
 
 
-def find_pythons() -> tuple[list[str], list[str]]:
-    """Versions to test that answer, and those that do not."""
+def find_pythons() -> tuple[dict[str, str], list[str]]:
+    """Executables by version, for the versions to test; and the versions that are not there."""
     wanted = os.environ.get("PYTHONS", " ".join(SUPPORTED)).split()
-    found = [version for version in wanted if is_there(version)]
+    found = {version: path for version in wanted if (path := executable(version))}
     return found, [version for version in wanted if version not in found]
 
 
-def is_there(version: str) -> bool:
-    """Whether ``python<version>`` runs: a shim may be there with nothing behind it."""
+def executable(version: str) -> str:
+    """The real path behind ``python<version>``; empty where nothing runs under that name."""
     if version == "{}.{}".format(*sys.version_info):
-        return True
+        return sys.executable
+    command = [f"python{version}", "-c", "import sys; print(sys.executable)"]
     try:
-        return subprocess.run([f"python{version}", "-c", ""], capture_output=True).returncode == 0
+        ran = subprocess.run(command, capture_output=True, text=True)
     except OSError:
-        return False
+        return ""
+    return ran.stdout.strip() if ran.returncode == 0 else ""
 
 
 def install_tox() -> list[str]:
@@ -76,12 +80,11 @@ def install_tox() -> list[str]:
     return [str(python), "-m", "tox"]
 
 
-def run_part(tox: Sequence[str], name: str) -> Part:
+def run_part(command: Sequence[str], name: str) -> Part:
     """Run one environment, showing its output as it comes."""
     say(f"── {name} " + "─" * (70 - len(name)))
     began = time.monotonic()
     summary = ""
-    command = [*tox, "run", "--quiet", "-e", name]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
