@@ -52,7 +52,7 @@ def judge(output: CollectedOutput, compiled: CompiledContract, policy: OutputPol
     return Valid(replace(output, choices=choices), repairs)
 
 
-def holds_text(compiled: CompiledContract, policy: OutputPolicy) -> bool:
+def holds_text(compiled: CompiledContract) -> bool:
     """Whether text must not be shown before the whole answer is judged.
 
     So it is where the text itself is what may be wrong: a demanded shape, a demanded call.
@@ -60,14 +60,10 @@ def holds_text(compiled: CompiledContract, policy: OutputPolicy) -> bool:
     contract = compiled.contract
     return (
         contract.response_format is not None
-        or bool(_completion_tool(contract, policy))
+        or bool(contract.xml_completion_tool)
         or contract.tool_choice in ("required", "named")
-        or (bool(contract.tools) and (contract.strict or policy.strict))
+        or (contract.strict and bool(contract.tools))
     )
-
-
-def _completion_tool(contract: Contract, policy: OutputPolicy) -> str:
-    return contract.xml_completion_tool or policy.xml_completion_tool
 
 
 @dataclass(slots=True)
@@ -132,7 +128,7 @@ class _Choice:
         if not contract.parallel and len(calls) > 1:
             message = f"parallel_tool_calls is false, yet {len(calls)} tools were called"
             reasons.append(Reason("parallel", message, place))
-        if (contract.strict or self._policy.strict) and choice.content.strip():
+        if contract.strict and choice.content.strip():
             message = "strict: the answer holds text beside its tool calls"
             reasons.append(Reason("strict", message, f"{self._place}content"))
         return reasons
@@ -267,7 +263,7 @@ class _Choice:
             return self._demanded_json(contract)
         if not choice.content.strip():
             return _Judged(choice, self._empty())
-        tool = _completion_tool(contract, self._policy)
+        tool = contract.xml_completion_tool
         return self._completion(tool) if tool else _Judged(choice, [])
 
     def _refused_by_model(self) -> bool:
