@@ -53,11 +53,11 @@ class Service(Protocol):
     limits: ServerLimits
     draining: bool
 
-    async def answer(self, exchange: Exchange) -> None:
+    async def answer(self, exchange: Exchange, /) -> None:
         """Answer a request, to the end of its reply."""
         ...
 
-    async def serve_websocket(self, connection: "ClientConnection", opening: bytes) -> None:
+    async def serve_websocket(self, connection: "ClientConnection", opening: bytes, /) -> None:
         """Speak WebSocket on ``connection``, beginning with the handshake in ``opening``."""
         ...
 
@@ -131,7 +131,7 @@ class ClientConnection:
             self._reading.cancel()
 
     async def _read(self) -> None:
-        self._wait_at_most(self.limits.keep_alive_s)
+        self._wait_at_most(0 if self._service.draining else self.limits.keep_alive_s)
         with self._reading:
             while not self._opening and (data := await self.receive()):
                 self._take(data)
@@ -182,10 +182,11 @@ class ClientConnection:
     # One request after another.
 
     def _exchange(self, request: IncomingRequest) -> Exchange:
-        def must_close() -> bool:
-            return (
-                not request.keep_alive or self._service.draining or (self._deaf and not self._ahead)
-            )
+        def on_start() -> bool:
+            request.release()
+            if not request.keep_alive or not request.complete:
+                return True
+            return self._service.draining or (self._deaf and not self._ahead)
 
         def over() -> None:
             self._over(exchange)
@@ -194,7 +195,7 @@ class ClientConnection:
             self.writer,
             method=request.method,
             chunks=request.http_version == "1.1",
-            must_close=must_close,
+            on_start=on_start,
             on_complete=over,
         )
         exchange = Exchange(self, request, reply)
@@ -232,6 +233,8 @@ class ClientConnection:
         if exchange is not self._current:
             return
         self._current = None
+        if self._arriving is exchange.incoming:
+            self._arriving = None
         reply = exchange.reply
         if not reply.complete or reply.closes or not exchange.incoming.complete:
             self._end()

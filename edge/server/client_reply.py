@@ -104,7 +104,8 @@ class ClientReply:
 
     Args:
         chunks: whether the client understands chunked bodies (HTTP/1.1).
-        must_close: asked when the head is written: does the connection end with this answer?
+        on_start: called once, when the head is written; tells whether the connection ends with
+            this answer.
         on_complete: called once, when the last byte has been given to the kernel.
 
     Attributes:
@@ -123,8 +124,8 @@ class ClientReply:
         "_held_head",
         "_in_a_row",
         "_left",
-        "_must_close",
         "_on_complete",
+        "_on_start",
         "_to_head",
         "_writer",
         "closes",
@@ -139,13 +140,13 @@ class ClientReply:
         *,
         method: str,
         chunks: bool,
-        must_close: Callable[[], bool],
+        on_start: Callable[[], bool],
         on_complete: Callable[[], None],
     ) -> None:
         self._writer = writer
         self._to_head = method == "HEAD"
         self._chunks = chunks
-        self._must_close = must_close
+        self._on_start = on_start
         self._on_complete = on_complete
         self._bodyless = False
         self._chunked = False
@@ -184,7 +185,7 @@ class ClientReply:
             self._held_head = head
 
     def _framing(self, status: int, content_length: int | None) -> bytes:
-        self.closes = self._must_close()
+        self.closes = self._on_start()
         self._bodyless = self._to_head or status in _BODYLESS
         framing = b""
         if content_length is not None and status not in _BODYLESS:

@@ -87,6 +87,21 @@ async def carry_out(response: RunResponse, reply: Reply) -> None:
 class GatewayHTTPConnection(TrioASGIHTTPConnection):
     """Quart's side of one request."""
 
+    async def handle_messages(  # type: ignore[override]
+        self, nursery: Any, request: Any, receive: Any
+    ) -> None:
+        """Give the view its body, or the error that takes its place."""
+        exchange = exchange_of(self.scope)
+        if exchange is None:
+            await super().handle_messages(nursery, request, receive)
+            return
+        try:
+            request.body.set_result(await exchange.body())
+        except EdgeError as error:
+            # What Quart itself does for a body that is too long: whoever reads it, gets this.
+            request.body._must_raise = error
+            request.body.set_complete()
+
     async def _send_response(self, send: Any, response: Any) -> None:
         if isinstance(response, RunResponse):
             exchange = exchange_of(self.scope)

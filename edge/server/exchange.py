@@ -16,7 +16,6 @@ from urllib.parse import unquote_to_bytes
 
 import trio
 
-from edge.errors import EdgeError
 from edge.server.client_reply import ClientReply, SocketWriter
 from edge.server.limits import ServerLimits
 from edge.server.protocol import HeaderList, IncomingRequest
@@ -124,7 +123,6 @@ class Exchange:
     """
 
     __slots__ = (
-        "_body_asked",
         "_body_given",
         "_connection",
         "incoming",
@@ -140,7 +138,6 @@ class Exchange:
         self.reply = reply
         self.scope = trio.CancelScope()
         self._connection = connection
-        self._body_asked = False
         self._body_given = False
         path, query_string = split_target(incoming.target)
         self.request = GatewayRequest(
@@ -154,10 +151,6 @@ class Exchange:
 
     async def body(self) -> bytes:
         """See :meth:`GatewayRequest.body`."""
-        self._body_asked = True
-        return await self._whole_body()
-
-    async def _whole_body(self) -> bytes:
         if self.incoming.expects_continue and not self.reply.started:
             self._connection.writer.write_nowait(b"HTTP/1.1 100 Continue\r\n\r\n")
         return await self.incoming.body(self._connection.limits.body_timeout_s)
@@ -187,14 +180,7 @@ class Exchange:
         if self._body_given:
             await trio.sleep_forever()
         self._body_given = True
-        try:
-            body = await self._whole_body()
-        except EdgeError:
-            if self._body_asked or self.reply.started:
-                # The view has been told itself, or does without the body.
-                await trio.sleep_forever()
-            raise
-        return {"type": "http.request", "body": body, "more_body": False}
+        return {"type": "http.request", "body": await self.body(), "more_body": False}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         """ASGI: the answer."""

@@ -21,7 +21,7 @@ from typing import Protocol
 import httptools
 import trio
 
-from edge.errors import EdgeError, InvalidRequest, RequestTimeout, RequestTooLarge
+from edge.errors import EdgeError, GatewayFault, InvalidRequest, RequestTimeout, RequestTooLarge
 
 HeaderList = list[tuple[bytes, bytes]]
 
@@ -39,6 +39,9 @@ class ProtocolFault(InvalidRequest):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+_RELEASED = GatewayFault("A request's body is to be read before its answer begins.")
 
 
 class IncomingRequest:
@@ -143,6 +146,11 @@ class IncomingRequest:
         self._fault = error
         self._settle()
 
+    def release(self) -> None:
+        """Let the body go: nobody will want it any more, and an answer may take minutes."""
+        if self._fault is None:
+            self.fail(_RELEASED)
+
     def _overflow(self) -> None:
         limit = self._limit
         self.fail(
@@ -175,6 +183,7 @@ class RequestParser:
         self._fault: ProtocolFault | None = None
         self._request: IncomingRequest | None = None
         self._upgrade = False
+        self._ended = 0
         self._begin_head()
 
     def _begin_head(self) -> None:
@@ -196,7 +205,7 @@ class RequestParser:
         Raises:
             ProtocolFault: at the first byte that is no HTTP; requests before it were handed over.
         """
-        head_went_on = self._begun and self._in_head
+        ended = self._ended
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -204,7 +213,7 @@ class RequestParser:
             return
         except httptools.HttpParserError as error:
             raise self._fault or self._refusal(error, data) from None
-        if head_went_on and self._in_head:
+        if self._begun and self._in_head and self._ended == ended:
             self._fed += len(data)
             if self._fed > self._max_head_bytes + _REQUEST_LINE_REST:
                 self._too_long()
@@ -293,6 +302,7 @@ class RequestParser:
         if self._request is not None:
             self._request.end()
             self._request = None
+        self._ended += 1
         self._begin_head()
 
 
