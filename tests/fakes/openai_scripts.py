@@ -9,8 +9,8 @@
     Break.CLOSE         the connection ends here, in the middle
     Break.RESET         the connection breaks here
 
-``answers`` gives a whole answer; ``refuses``, ``html`` and ``completes`` are kinds of it. ``silent``
-and ``hangs_up`` give none. ``by_model`` and ``by_attempt`` choose among scripts.
+``answers`` gives a whole answer; ``refuses``, ``html`` and ``completes`` are kinds of it;
+``silent`` and ``hangs_up`` give none. ``by_model`` and ``by_attempt`` choose among scripts.
 """
 
 import json
