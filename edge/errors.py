@@ -22,7 +22,7 @@
     ├── ModelError                          the model's output does not keep the request's contract
     │   ├── ToolValidationError     502     tool_validation_error
     │   ├── OutputValidationError   502     output_validation_error
-    │   └── ToolValidationRetryError 502    tool_validation_retry_error: no sound path for another attempt
+    │   └── ToolValidationRetryError 502    tool_validation_retry_error: no sound path for a retry
     ├── RunTimeout                  504     run_timeout
     ├── RunCancelled                499     run_cancelled: somebody cancelled the run by its id
     └── GatewayFault                500     server_error: a bug of ours

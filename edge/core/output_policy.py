@@ -1,4 +1,4 @@
-"""The ``[output]`` settings as one run sees them: what is held, what is judged, how often we try."""
+"""The ``[output]`` settings as one run sees them: what is held and judged, how often we try."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

@@ -51,7 +51,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The provider ended this choice; ``reason`` is already one of the four (None: it gave none)."""
+    """The provider ended this choice; ``reason`` is one of the four, or None if it gave none."""
 
     reason: FinishReason | None
     choice: int = 0
