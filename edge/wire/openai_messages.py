@@ -36,7 +36,7 @@ def in_current_words(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     The list itself where there is nothing to say anew; its messages are never changed. Ids are made
     from the call's place in the conversation, so a repeated conversation gets the same ones.
     """
-    if not any(m["role"] == "function" or "function_call" in m for m in messages):
+    if not any(map(_is_legacy, messages)):
         return messages
     ids: dict[str, str] = {}
     return [_in_current_words(index, message, ids) for index, message in enumerate(messages)]
@@ -111,12 +111,17 @@ def _check_text(holder: dict[str, Any], key: str, path: str, complaints: list[Co
         complaints.append(Complaint("must not be empty", f"{path}.{key}"))
 
 
+def _is_legacy(message: dict[str, Any]) -> bool:
+    role = message["role"]
+    return role == "function" or (role == "assistant" and "function_call" in message)
+
+
 def _in_current_words(index: int, message: dict[str, Any], ids: dict[str, str]) -> dict[str, Any]:
     """One message; ``ids`` maps a function's name to the id of its latest call."""
     if message["role"] == "function":
         identity = ids.get(message["name"], f"call_{index}")
         return {**message, "role": "tool", "tool_call_id": identity}
-    if "function_call" not in message:
+    if not _is_legacy(message):
         return message
     said = {key: value for key, value in message.items() if key != "function_call"}
     function = message["function_call"]

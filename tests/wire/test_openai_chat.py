@@ -5,9 +5,17 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edge.errors import InvalidRequest
-from edge.wire.openai_chat import ABSENT, ChatRequest, decode_chat_request, provider_body
+from edge.wire.openai_chat import (
+    ABSENT,
+    ChatRequest,
+    chat_request,
+    decode_chat_request,
+    provider_body,
+)
 
 USER = {"role": "user", "content": "hi"}
 WEATHER = {
@@ -271,3 +279,72 @@ def test_making_a_providers_body_changes_nothing_of_the_request() -> None:
     before = copy.deepcopy(got.raw)
     provider_body(got, model="x", strict_tools=True, changes={"tools": ABSENT, "n": 2})
     assert got.raw == before
+
+
+RICH: dict[str, Any] = {
+    "model": "m",
+    "messages": [
+        {"role": "system", "content": "x"},
+        {"role": "user", "content": [{"type": "text", "text": "x"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c", **choose("weather")}]},
+        {"role": "tool", "tool_call_id": "c", "content": "x"},
+        {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
+        {"role": "function", "name": "f", "content": "x"},
+    ],
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "n": 2,
+    "tools": [WEATHER, CLOCK],
+    "tool_choice": {
+        "type": "allowed_tools",
+        "allowed_tools": {"mode": "auto", "tools": [choose("clock")]},
+    },
+    "functions": None,
+    "function_call": None,
+    "parallel_tool_calls": True,
+    "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}},
+    "metadata": {"edge.strict": "1", "mine": "x"},
+    "user": "u",
+}
+LEGACY = {**RICH, "tools": None, "tool_choice": None, "functions": [{"name": "f"}]}
+LEGACY["function_call"] = {"name": "f"}
+junk = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 200),
+    st.floats(allow_nan=False),
+    st.sampled_from(["", "x", "none", "auto", "function", "tool", "assistant", "weather", "f"]),
+    st.lists(st.none() | st.just({}), max_size=2),
+    st.dictionaries(st.sampled_from(["type", "name", "role", "function"]), st.just("f")),
+)
+
+
+def spots(tree: Any) -> list[tuple[Any, Any]]:
+    """Every container in a tree with each of its keys."""
+    keys = tree.keys() if isinstance(tree, dict) else range(len(tree))
+    found = [(tree, key) for key in keys]
+    for _, key in list(found):
+        if isinstance(tree[key], dict | list):
+            found += spots(tree[key])
+    return found
+
+
+@given(st.data(), st.sampled_from([RICH, LEGACY]))
+def test_a_request_is_read_or_refused_whatever_is_in_it(data: st.DataObject, rich: Any) -> None:
+    raw = copy.deepcopy(rich)
+    for _ in range(data.draw(st.integers(1, 3))):
+        holder, key = data.draw(st.sampled_from(spots(raw)))
+        if isinstance(holder, dict) and data.draw(st.booleans()):
+            del holder[key]
+        else:
+            holder[key] = data.draw(junk)
+        if not spots(raw):
+            break
+    try:
+        got = chat_request(raw)
+    except InvalidRequest:
+        return
+    body = provider_body(got, model="m", strict_tools=True)
+    assert not {"functions", "function_call"} & body.keys()
+    assert len(body["messages"]) == len(raw["messages"])
+    assert "function" not in {message["role"] for message in body["messages"]}

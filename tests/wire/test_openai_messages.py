@@ -84,6 +84,7 @@ def test_a_conversation_in_todays_words_is_left_alone() -> None:
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": "x"},
         {"role": "assistant", "tool_calls": [CALL]},
+        {"role": "user", "content": "y", "function_call": 5},
     ]
     assert in_current_words(messages) is messages
 
