@@ -1,0 +1,254 @@
+"""Reads one choice's text as it comes: answer, reasoning, and the calls that were written as text.
+
+    feed(content)            → events that may leave now
+    feed_reasoning(field)    → the same for the provider's own reasoning field
+    finish(truncated=…)      → what was held back, read to its end
+
+Text goes straight through as long as no character of it can begin a marker; that is the hot path.
+Else it is taken into a buffer of bytes, in which three machines work, each looking at a byte once:
+
+    scanner    where does a marker stand that counts (``scanner.py``)?
+    block      what does the markup hold, and where does it end (one class per kind of form)?
+    outbox     what is text, what is layout, what was a draft (``outbox.py``)?
+
+A marker that turns out to start no call is text again, byte for byte. Every cut of the text gives
+the same result. What is held is bounded by ``max_held_bytes``.
+"""
+
+import re
+
+from edge.core.contract import Contract
+from edge.core.reasoning import CLOSING_OF
+from edge.core.stream_events import StreamEvent, TextDelta
+from edge.core.toolcalls.field import ReasoningField
+from edge.core.toolcalls.found import Calls, Ending, Setting
+from edge.core.toolcalls.lexicon import Kind, Token
+from edge.core.toolcalls.markup import Candidate, MarkupReader
+from edge.core.toolcalls.messages import MessageReader
+from edge.core.toolcalls.outbox import BLANK, Outbox
+from edge.core.toolcalls.registry import PARTS, vocabulary
+from edge.core.toolcalls.scanner import Scanner, Stop, ThinkingScanner
+from edge.core.toolcalls.start import ArgumentsBlock, bare_name_at, demanded_tool
+
+_MAX_LEADING = 1024
+_LEADING = re.compile(rb"(?:[ \t\r\n]|\xef\xbb\xbf|\xe2\x80\x8b|\xe2\x81\xa0)*")
+
+
+class TextReader(MarkupReader):
+    """One choice of one attempt.
+
+    Args:
+        contract: the offered tools decide what is looked for; with none (and no
+            ``xml_completion_tool``) only reasoning is.
+        recover: read calls out of text at all.
+        repair: apply lossless repairs to them.
+        forms: names of the forms looked for; empty means all.
+        max_held_bytes: bound of what is held back at one time.
+        choice: index of the choice, for the events.
+        live: whether text is wanted as it comes. Without it text is kept back until it is certain
+            that no closing tag makes it reasoning, which may be the end of the answer.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        *,
+        recover: bool = True,
+        repair: bool = True,
+        forms: tuple[str, ...] = (),
+        max_held_bytes: int = 8388608,
+        choice: int = 0,
+        live: bool = True,
+    ) -> None:
+        looks = recover and bool(contract.tools or contract.xml_completion_tool)
+        words = vocabulary(forms, looks)
+        tags = contract.tools if words.tag is not None else ()
+        super().__init__(
+            Scanner(words.answer, tags, words.tag),
+            words,
+            Outbox(choice, live=live, max_held=max_held_bytes),
+            contract.tools,
+            repair=repair,
+            choice=choice,
+            max_held=max_held_bytes,
+        )
+        self._field = ReasoningField(
+            words, contract.tools, repair=repair, choice=choice, max_held=max_held_bytes
+        )
+        self._answer = self._scanner
+        self._thinking = ThinkingScanner(words.thinking)
+        self._demanded = demanded_tool(contract) if looks else ""
+        self._plain = words.answer.plain.search
+        self._started = False
+        self._closing = ""
+        self._depth = 0
+        self._opened_in_text = 0
+        self._messages: MessageReader | None = None
+        self._is_fast = False
+
+    def feed(self, text: str) -> list[StreamEvent]:
+        """The events of a piece of content; often one, at times none."""
+        if self._is_fast and text and self._plain(text) is None:
+            return self._straight(text)
+        if not text or self._gave_up:
+            return []
+        self._data += text.encode("utf-8", "surrogatepass")
+        self._run(Ending.OPEN)
+        return self._taken()
+
+    def feed_reasoning(self, text: str) -> list[StreamEvent]:
+        """The events of a piece of the provider's reasoning field."""
+        return self._field.feed(text) if text else []
+
+    def finish(self, *, truncated: bool, native_calls: bool = False) -> list[StreamEvent]:
+        """What was held back, read to its end.
+
+        Args:
+            truncated: the provider said that the length limit cut the answer.
+            native_calls: whether the answer also holds native calls; what looks like a call in
+                reasoning is a draft then.
+        """
+        ending = Ending.CUT if truncated else Ending.STOP
+        self._run(ending)
+        self.outbox.finish()
+        events = self._taken()
+        alone = not (native_calls or self.outbox.has_spoken)
+        return self._field.finish(ending, alone=alone) + events
+
+    def _straight(self, text: str) -> list[StreamEvent]:
+        """The hot path: text in which no marker can begin."""
+        if text[-1] in BLANK or self.outbox.gap:
+            self.outbox.text(text)
+            self._answer.in_word = False
+            return self._taken()
+        self._answer.in_word = text[-1].isalnum()
+        return [TextDelta(text, self._choice)]
+
+    def _taken(self) -> list[StreamEvent]:
+        events = super()._taken()
+        if events and self._field.is_waiting and self.outbox.has_spoken:
+            return self._field.settle() + events
+        return events
+
+    def _run(self, ending: Ending) -> None:
+        super()._run(ending)
+        self._is_fast = (
+            self._started
+            and not (self._data or self._closing or self._after_call)
+            and self._messages is None
+            and self._answer.is_plain
+            and self.outbox.is_plain
+        )
+
+    def _step(self, ending: Ending) -> bool:
+        if self._messages is not None and self._at < len(self._data):
+            self._at = self._messages.advance(self._data, self._at, ending)
+            return False
+        if not self._started and self._at < len(self._data):
+            return self._start(ending)
+        return super()._step(ending)
+
+    def _start(self, ending: Ending) -> bool:
+        """The first thing of the answer: reasoning, a call without a marker, or just the answer."""
+        data, opening = self._data, self._words.opening
+        leading = _LEADING.match(data)
+        bare = leading.end() if leading else 0
+        may_grow = bare == len(data) < _MAX_LEADING or opening.may_grow(data, bare)
+        if may_grow and not ending.is_final:
+            return False
+        token = opening.at(data, bare)
+        if token is not None:
+            self._started = True
+            self._at = bare
+            self._think(token)
+            return True
+        blocks = self._unmarked(bare, ending)
+        if blocks is None:
+            return False
+        self._started = True
+        if blocks:
+            self._pass(bare)
+            self._begin(blocks)
+        return True
+
+    def _think(self, token: Token) -> None:
+        self.outbox.open_thinking()
+        self._closing, self._depth = CLOSING_OF[token.text], 1
+        self._scanner = self._thinking
+        self._drop(token)
+
+    def _unmarked(self, at: int, ending: Ending) -> list[Candidate] | None:
+        """Calls that only count here; None if that cannot be told yet."""
+        setting = Setting(self._tools, self._repair)
+        if self._words.has_parts:
+            named = bare_name_at(self._data, at, setting, final=ending.is_final)
+            if named is None:
+                return None
+            if named:
+                return [(PARTS.name, PARTS.block(at, "", setting))]
+        if not self._demanded or self._data[at : at + 1] != b"{":
+            return []
+        token = self._words.answer.at(self._data, at)
+        forms = token.forms if token is not None else ()
+        blocks: list[Candidate] = [(form.name, form.block(at, "{", setting)) for form in forms]
+        return [*blocks, ("arguments", ArgumentsBlock(at, self._demanded, setting))]
+
+    def _meet(self, stop: Stop, token: Token, ending: Ending) -> bool:
+        if token.kind is Kind.MESSAGES:
+            return self._meet_message(token, ending)
+        if token.kind is Kind.THINK_CLOSE:
+            self._meet_close(token)
+        elif token.kind is Kind.THINK_OPEN:
+            self._meet_open(token)
+        elif token.kind is Kind.SILENT or token.text.encode() in self._owed:
+            self._owed.discard(token.text.encode())
+            self._drop(token)
+        else:
+            self._pass(stop.at + len(token.text.encode()))
+        return True
+
+    def _meet_open(self, token: Token) -> None:
+        """An opening tag that is not the first thing of the answer."""
+        if self._closing:
+            self._depth += CLOSING_OF[token.text] == self._closing
+        else:
+            self._opened_in_text += 1
+        self._pass(self._at + len(token.text.encode()))
+
+    def _meet_close(self, token: Token) -> None:
+        end = self._at + len(token.text.encode())
+        if self._closing and (token.text != self._closing or self._depth > 1):
+            self._depth -= token.text == self._closing
+            self._pass(end)
+        elif not self._closing and self._opened_in_text:
+            self._opened_in_text -= 1
+            self._pass(end)
+        else:
+            self._closing, self._depth = "", 0
+            self._scanner = self._answer
+            self._drop(token)
+            self.outbox.close_thinking()
+
+    def _meet_message(self, token: Token, ending: Ending) -> bool:
+        """A channel marker: if a header follows, the rest of the answer is made of messages."""
+        is_header = MessageReader.starts(self._data, self._at, final=ending.is_final)
+        if is_header is None:
+            return False
+        if is_header:
+            self._messages = MessageReader(
+                self.outbox, self._tools, repair=self._repair, choice=self._choice
+            )
+        else:
+            self._pass(self._at + len(token.text.encode()))
+        return True
+
+    def _candidates(self, token: Token, setting: Setting) -> list[Candidate]:
+        if self._closing:  # a broken call in reasoning is no call
+            setting = Setting(setting.tools, setting.repair, on_own_line=False)
+        return super()._candidates(token, setting)
+
+    def _is_draft(self, found: Calls) -> bool:
+        # In open reasoning an unsound call with the closing tag inside is only a sketch.
+        if not self._closing or not any(call.fault for call in found.calls):
+            return False
+        return self._data.find(self._closing.encode(), self._at, found.end) >= 0
