@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import jsonschema_rs
 
+from edge.core.schema_patterns import Engine
 from edge.core.schema_survey import References
 
 MAX_FAULTS = 6
@@ -24,7 +25,6 @@ _MAX_LOOKS = 4_000
 _MAX_MESSAGE = 200
 _MAX_SHOWN = 60
 
-Engine: TypeAlias = jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions
 Path: TypeAlias = tuple[str | int, ...]
 
 # What a node asserts without looking into other schemas.
@@ -166,19 +166,16 @@ class _Walk:
         if by_pattern and self._engine is None:
             by_pattern, rest = {}, None
         for name, item in value.items():
-            if name in properties:
-                yield from self.faults(properties[name], item, (name,))
-            matching = [sub for pattern, sub in by_pattern.items() if self._matches(pattern, name)]
-            for sub in matching:
-                yield from self.faults(sub, item, (name,))
-            if name in properties or matching or rest is None:
-                continue
-            if rest is False:
-                yield Fault((name,), "is not a property that the schema allows", "additional")
-            else:
-                yield from self.faults(rest, item, (name,))
             if "propertyNames" in schema and self.faults(schema["propertyNames"], name, ()):
                 yield Fault((name,), "is not an allowed name", "propertyNames")
+            named = [properties[name]] if name in properties else []
+            named += [sub for pattern, sub in by_pattern.items() if self._matches(pattern, name)]
+            for sub in named:
+                yield from self.faults(sub, item, (name,))
+            if not named and rest is False:
+                yield Fault((name,), "is not a property that the schema allows", "additional")
+            elif not named:
+                yield from self.faults(rest, item, (name,))
         for name, sub in _dict(schema.get("dependentSchemas")).items():
             if name in value:
                 yield from self.faults(sub, value, ())

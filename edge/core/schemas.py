@@ -5,10 +5,8 @@ compiles it:
 
 - Drafts: the one that ``$schema`` names; else 2020-12, and where that refuses, draft 7 and 4, since
   clients send old forms (``items`` as a list, boolean ``exclusiveMinimum``) without saying so.
-- Patterns run on a linear-time engine with a bounded program. Look-around and back-references,
-  which it cannot do, run on a backtracking engine with a step limit, and only on short texts. Text
-  that is too long for a schema's patterns is judged without them: a pattern on a value of that
-  size costs more than it can be worth.
+- Patterns run on an engine that ``schema_patterns`` chose. A text that is too long for it is judged
+  without patterns, by a second, looser validator.
 - The verdict comes from ``is_valid``, which remembers recursive references; collecting errors does
   not, and can take exponential time. So reasons are found by ``schema_faults``, after the fact.
 """
@@ -24,23 +22,15 @@ import jsonschema_rs
 
 from edge.core.contract import Contract, ResponseFormat, Tool
 from edge.core.json_path import below
-from edge.core.schema_faults import Engine, Fault, find_faults
-from edge.core.schema_survey import DATA_KEYWORDS, NAMED_SCHEMAS, Survey, known_draft, survey
+from edge.core.schema_faults import Fault, find_faults
+from edge.core.schema_patterns import Engine, PatternBudget
+from edge.core.schema_survey import DATA_KEYWORDS, NAMED_SCHEMAS, known_draft, survey
 from edge.errors import InvalidRequest
 from edge.wire import strict_json
 
 MAX_TOOLS_BYTES = 2 * 1024 * 1024
 CACHED_LISTS = 256
 
-# A program of this size costs at most about 10 µs a character (measured), mostly 1 ns.
-_LINEAR = jsonschema_rs.RegexOptions(size_limit=200_000, dfa_size_limit=1_000_000)
-_BACKTRACKING = jsonschema_rs.FancyRegexOptions(
-    backtrack_limit=20_000, size_limit=200_000, dfa_size_limit=1_000_000
-)
-# Characters times patterns that each engine is given.
-_LINEAR_WORK = 2_000_000
-_BACKTRACKING_WORK = 40_000
-_BACKTRACKING_CHARS = 4_096
 # Schema nodes times values that one judgement may cost.
 _MAX_WORK = 50_000_000
 
@@ -139,9 +129,12 @@ class SchemaCache:
         key = _key([(tool.name, dict(tool.parameters)) for tool in tools.values()], "tools")
         found = self._lists.get(key)
         if found is None:
+            budget = PatternBudget()
             found = MappingProxyType(
                 {
-                    tool.name: compile_schema(tool.parameters, f"tools[{at}].function.parameters")
+                    tool.name: compile_schema(
+                        tool.parameters, f"tools[{at}].function.parameters", budget
+                    )
                     for at, tool in enumerate(tools.values())
                 }
             )
@@ -181,19 +174,24 @@ def compile_contract(contract: Contract) -> CompiledContract:
     return _CACHE.compile(contract)
 
 
-def compile_schema(schema: object, param: str) -> CompiledSchema:
+def compile_schema(
+    schema: object, param: str, budget: PatternBudget | None = None
+) -> CompiledSchema:
     """Compile one schema, uncached; ``param`` is its place in the request.
+
+    ``budget`` is what the patterns of the whole request may cost.
 
     Raises:
         InvalidRequest: as :func:`compile_contract`.
     """
     plain = dict(schema) if isinstance(schema, Mapping) else schema
     seen = survey(plain, param)
-    engine, pattern_chars = _engine(seen, param)
-    whole = _compile(seen.schema, engine, param)
-    loose = whole
+    engine, pattern_chars = (budget or PatternBudget()).engine(seen.patterns, param)
     if seen.patterns:
         loose = _compile(_without_patterns(seen.schema), engine, param)
+        whole = loose if pattern_chars < 0 else _compile(seen.schema, engine, param)
+    else:
+        whole = loose = _compile(seen.schema, engine, param)
     return CompiledSchema(
         seen.schema,
         ways=seen.ways,
@@ -214,33 +212,6 @@ def _key(value: object, param: str) -> bytes:
             f"the JSON Schemas are larger than {MAX_TOOLS_BYTES} bytes together", param=param
         )
     return blake2b(text, digest_size=24).digest()
-
-
-def _engine(seen: Survey, param: str) -> tuple[Engine, int]:
-    """The engine for a schema's patterns and the longest text it is given."""
-    if not seen.patterns:
-        return _LINEAR, 2**62
-    backtracking = False
-    for pattern in seen.patterns:
-        if _takes(_LINEAR, pattern):
-            continue
-        if not _takes(_BACKTRACKING, pattern):
-            raise InvalidRequest(
-                f"the pattern {pattern[:80]!r} is no regular expression, or too large a one",
-                param=param,
-            )
-        backtracking = True
-    if not backtracking:
-        return _LINEAR, _LINEAR_WORK // len(seen.patterns)
-    return _BACKTRACKING, min(_BACKTRACKING_CHARS, _BACKTRACKING_WORK // len(seen.patterns))
-
-
-def _takes(engine: Engine, pattern: str) -> bool:
-    try:
-        jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=engine)
-    except ValueError:
-        return False
-    return True
 
 
 def _compile(schema: dict[str, Any] | bool, engine: Engine, param: str) -> jsonschema_rs.Validator:
