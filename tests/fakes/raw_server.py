@@ -60,11 +60,18 @@ class ClientGone(Exception):
 
 
 class RawServer:
-    """A listening server and its log."""
+    """A listening server and its log.
+
+    Attributes:
+        port: on 127.0.0.1.
+        events: all that has happened, in order.
+        connected: how many connections are open on the server's side.
+    """
 
     def __init__(self, port: int, *, secure: bool) -> None:
         self.port = port
         self.events: list[Event] = []
+        self.connected = 0
         self._secure = secure
         self._news = trio.Event()
 
@@ -236,8 +243,10 @@ async def raw_server(
     server = RawServer(listener.socket.getsockname()[1], secure=tls is not None)
     async with trio.open_nursery() as nursery, listener:
         nursery.start_soon(partial(_accept_all, server, listener, script, tls))
-        yield server
-        nursery.cancel_scope.cancel()
+        try:
+            yield server
+        finally:
+            nursery.cancel_scope.cancel()
 
 
 async def _accept_all(
@@ -260,6 +269,7 @@ async def _serve(
     tls: ssl.SSLContext | None,
 ) -> None:
     secured: trio.abc.Stream = stream
+    server.connected += 1
     try:
         if tls is not None:
             secured = await _handshake(stream, tls)
@@ -271,6 +281,7 @@ async def _serve(
     else:
         server.log(number, "finished")
     finally:
+        server.connected -= 1
         stream.socket.close()
 
 

@@ -1,11 +1,15 @@
 """Requests that the kernel does not take at once: what happens to them while the server speaks."""
 
+from typing import NoReturn
+
 import pytest
 import trio
 
 from edge.errors import ProviderUnreachable
+from edge.providers.connection import Connection
 from edge.providers.transport import TransportLimits
 from tests.fakes.certificates import Certificates
+from tests.fakes.channel import FakeChannel
 from tests.fakes.raw_server import Peer, Script, head
 from tests.providers.serving import serving, whole
 
@@ -124,6 +128,20 @@ async def test_a_server_that_vanishes_while_it_is_sent_to_is_unreachable() -> No
 
         assert server.count("accepted") == 1
         assert transport.statistics().open == 0
+
+
+async def test_a_connection_whose_sending_failed_is_not_reused_whatever_it_answers() -> None:
+    class Deaf(FakeChannel):
+        async def send(self, head: bytes, body: bytes) -> NoReturn:
+            raise trio.BrokenResourceError
+
+    channel = Deaf()
+    channel.says = [head(408, {"content-length": "0"})]
+    connection = Connection(channel, 4096)
+
+    assert await connection.ask("POST", b"", b"")
+    assert connection.parser.complete
+    assert not connection.is_reusable()
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])

@@ -180,6 +180,17 @@ def test_one_parser_decodes_one_answer_after_the_other() -> None:
         assert (parser.take(), parser.complete, parser.keep_alive) == (b"hello", True, True)
 
 
+def test_bytes_that_nobody_took_are_not_part_of_the_next_answer() -> None:
+    parser = AnswerParser(LIMIT)
+    parser.expect("POST")
+    parser.feed(HEAD + b"Content-Length: 5\r\n\r\nfirst")
+
+    parser.expect("POST")
+    parser.feed(SOUND["length-framed"])
+
+    assert parser.take() == b"hello"
+
+
 def _padded_head(size: int) -> bytes:
     fixed = HEAD + b"Content-Length: 0\r\nX: \r\n\r\n"
     return fixed.replace(b"X: ", b"X: " + b"a" * (size - len(fixed)))
@@ -193,6 +204,16 @@ def test_a_head_may_be_as_long_as_the_limit_and_not_a_byte_longer(cut: int) -> N
     assert decode([too_long[:cut], too_long[cut:]]).fault == (
         f"sent a head of more than {LIMIT} bytes"
     )
+
+
+def test_the_room_for_framing_is_not_what_a_long_head_left() -> None:
+    parser = AnswerParser(LIMIT)
+    long_head = HEAD + b"Transfer-Encoding: chunked\r\nX: \r\n\r\n"
+    parser.feed(long_head.replace(b"X: ", b"X: " + b"a" * (LIMIT - len(long_head))))
+    parser.feed(b"5;comment=x\r\n")
+    parser.feed(b"hello")
+
+    assert (parser.fault, parser.take()) == (None, b"hello")
 
 
 def test_a_large_body_right_behind_a_head_is_not_counted_as_head() -> None:

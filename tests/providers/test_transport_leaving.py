@@ -109,6 +109,7 @@ async def test_an_answer_that_was_complete_when_it_was_left_keeps_its_connection
             async with transport.request("POST", "/x"):
                 raise _Oops
 
+        assert await whole(transport.request("POST", "/after")) == b"hello"
         assert server.count("accepted") == 1
         assert transport.statistics().idle == 1
 

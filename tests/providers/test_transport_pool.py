@@ -93,6 +93,25 @@ async def test_a_connection_that_was_idle_for_too_long_is_not_used_again() -> No
             await transport.aclose()
 
 
+async def test_the_most_recently_used_connection_is_taken_first_and_old_ones_are_dropped() -> (
+    None
+):
+    now = 0.0
+    with trio.fail_after(10):
+        async with raw_server(answering()) as server:
+            limits = TransportLimits(idle_expiry_s=55)
+            transport = Transport(server.url, limits, now=lambda: now)
+            async with transport.request("POST", "/1"), transport.request("POST", "/2"):
+                pass  # the second is given back first
+            for now in (50, 100):  # noqa: B007
+                await whole(transport.request("POST", "/x"))
+            heads = [event.connection for event in server.events if event.kind == "head"]
+            assert heads == [1, 2, 1, 1]
+            assert (await server.happened("closed")).connection == 2
+            assert transport.statistics().idle == 1
+            await transport.aclose()
+
+
 async def test_an_idle_connection_that_the_provider_closed_is_not_used_again() -> None:
     async with serving(each(saying(head(200, {"content-length": "0"})), answering())) as (
         server,
