@@ -14,11 +14,7 @@ from typing import Protocol, get_args
 
 from edge.core.near_match import did_you_mean, shown
 from edge.core.output_policy import Buffer, Validate
-
-try:
-    from edge.core.toolcalls.registry import FORM_NAMES
-except ImportError:
-    FORM_NAMES = ("hermes",)
+from edge.core.toolcalls.registry import FORM_NAMES
 
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
