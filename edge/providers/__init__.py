@@ -1,0 +1,1 @@
+"""The model servers that answer, behind one port."""

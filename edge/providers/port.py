@@ -45,6 +45,11 @@ class TunnelRequest:
 class ChunkStream(Protocol):
     """A normalized answer: decoded ``chat.completion.chunk`` objects."""
 
+    @property
+    def complete(self) -> bool:
+        """Whether the provider itself said that the answer is whole (``[DONE]``)."""
+        ...
+
     async def receive(self) -> list[dict[str, Any]]:
         """All chunks that one read brought, in order, never empty until the end.
 
@@ -61,7 +66,9 @@ class ByteStream(Protocol):
     """A tunnelled answer: status, headers and raw body bytes."""
 
     @property
-    def status(self) -> int: ...
+    def status(self) -> int:
+        """The provider's HTTP status."""
+        ...
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -77,7 +84,9 @@ class Provider(Protocol):
     """A configured model server."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its configured name."""
+        ...
 
     @property
     def can_tunnel(self) -> bool:

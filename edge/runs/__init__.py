@@ -1,0 +1,1 @@
+"""Runs: dispatch, the attempt loop, cancellation. Decisions are taken in core."""

@@ -34,6 +34,9 @@ class Reply(Protocol):
         """Send body bytes; returns when the kernel has taken them."""
         ...
 
-    async def finish(self) -> None:
-        """End the body; after it the client's leaving is no give-up."""
+    async def finish(self, data: bytes = b"") -> None:
+        """Send the last body bytes, if any, and the body's end in one piece.
+
+        Once it has returned, the client's leaving is no give-up.
+        """
         ...

@@ -1,0 +1,1 @@
+"""The HTTP side: connections, requests, and which handler answers which address."""

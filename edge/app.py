@@ -1,0 +1,231 @@
+"""The composition root: builds everything from the settings and opens the root nursery.
+
+Nothing else sees the settings; every class below takes its own small frozen value. Nothing here
+decides anything about a run.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import trio
+
+from edge.core.admission import AdmissionLimits
+from edge.core.fleet import ProviderSpec, Route, Target
+from edge.core.pool import Pool
+from edge.errors import RunCancelled
+from edge.providers.openai import OpenAIOptions, OpenAIProvider
+from edge.providers.port import Provider
+from edge.providers.proxy import proxy_for
+from edge.providers.simulated import SimulatedProvider
+from edge.providers.transport import Transport, TransportLimits
+from edge.runs.admission import Admission
+from edge.runs.attempt import Attempts, ProviderOptions
+from edge.runs.deadlines import AttemptTimeouts
+from edge.runs.dispatch import Dispatcher
+from edge.runs.observers import Observers
+from edge.runs.registry import Registry
+from edge.runs.run import Desk
+from edge.server import listener
+from edge.server.auth import Doorkeeper, KeyRights
+from edge.server.chat import ChatHandler
+from edge.server.limits import ServerLimits
+from edge.server.models import ModelsHandler
+from edge.server.operations import OperationsHandler
+from edge.server.routing import Handlers, build_app, direct_routes
+from edge.server.runs import RunsHandler
+from edge.settings import ProviderSettings, Settings
+from edge.telemetry.ledger import MemoryLedger
+from edge.telemetry.logs import RunLog, configure_logs
+
+CLOSING_S = 2.0
+"""How long the clients of cut runs have to take their error event, after the drain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A gateway that is put together and not yet listening.
+
+    Attributes:
+        ledger: the rows of its attempts, for whoever built it.
+    """
+
+    settings: Settings
+    desk: Desk
+    providers: Mapping[str, Provider]
+    handlers: Handlers
+    ledger: MemoryLedger
+
+    @classmethod
+    def build(cls, settings: Settings) -> "Gateway":
+        """Put a gateway together; opens nothing."""
+        providers = {spec.name: _provider(spec) for spec in settings.providers}
+        routes = _routes(settings)
+        pool = Pool([_pool_spec(spec) for spec in settings.providers], routes)
+        dispatcher = Dispatcher(pool, providers)
+        registry, ledger = Registry(), MemoryLedger()
+        observers = Observers([ledger, RunLog(trace_content=settings.telemetry.trace_content)])
+        admission = Admission(_admission_limits(settings))
+        attempts = Attempts(
+            dispatcher, observers, {spec.name: _options(spec) for spec in settings.providers}
+        )
+        desk = Desk(registry, observers, admission, dispatcher, attempts, random.random)
+        doorkeeper = _doorkeeper(settings)
+        handlers = Handlers(
+            chat=ChatHandler(
+                desk, doorkeeper, {route.model: route.output for route in settings.routes}
+            ),
+            models=ModelsHandler(routes, providers, doorkeeper, created=int(time.time())),
+            runs=RunsHandler(registry, doorkeeper),
+            operations=OperationsHandler(routes, dispatcher, lambda: admission.draining),
+        )
+        return cls(settings, desk, providers, handlers, ledger)
+
+    async def serve(
+        self,
+        shutdown: trio.Event,
+        *,
+        task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve until ``shutdown``, then let the open runs end within ``drain_s``.
+
+        Reports the addresses listened on, as URLs.
+        """
+        server = self.settings.server
+        limits = ServerLimits(
+            write_timeout_s=server.write_timeout_s,
+            max_body_bytes=server.max_body_bytes,
+            drain_s=server.drain_s + CLOSING_S,
+        )
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._drain_on, shutdown)
+                await listener.serve(
+                    build_app(self.handlers),
+                    limits,
+                    binds=[str(address) for address in server.bind],
+                    shutdown=shutdown,
+                    direct=direct_routes(self.handlers),
+                    task_status=task_status,
+                )
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.move_on_after(CLOSING_S, shield=True):
+                for provider in self.providers.values():
+                    await provider.aclose()
+
+    async def _drain_on(self, shutdown: trio.Event) -> None:
+        """Refuse new runs once ``shutdown`` is set, and cut what is left when its time is over."""
+        await shutdown.wait()
+        self.desk.admission.drain()
+        await trio.sleep(self.settings.server.drain_s)
+        self.desk.registry.stop_all(RunCancelled("the gateway went down before the run's end"))
+
+
+def serve(settings: Settings) -> int:
+    """Serve in this process until a signal comes; returns the exit status."""
+    configure_logs(settings.telemetry.log)
+    trio.run(_serve_until_signal, Gateway.build(settings))
+    return 0
+
+
+async def _serve_until_signal(gateway: Gateway) -> None:
+    shutdown = trio.Event()
+    async with trio.open_nursery() as nursery:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            nursery.start_soon(_serve_and_stop, gateway, shutdown, nursery)
+            async for _ in signals:
+                if shutdown.is_set():
+                    nursery.cancel_scope.cancel()  # asked twice: at once
+                    return
+                shutdown.set()
+
+
+async def _serve_and_stop(gateway: Gateway, shutdown: trio.Event, nursery: trio.Nursery) -> None:
+    async with trio.open_nursery() as serving:
+        urls: list[str] = await serving.start(
+            lambda task_status: gateway.serve(shutdown, task_status=task_status)
+        )
+        models = ", ".join(route.model for route in gateway.settings.routes)
+        print(f"edge: serving {models} on {', '.join(urls)}", file=sys.stderr, flush=True)  # noqa: T201 - the one line a person waits for
+    nursery.cancel_scope.cancel()
+
+
+def _provider(spec: ProviderSettings) -> Provider:
+    if spec.kind == "simulated":
+        return SimulatedProvider(spec.name)
+    limits = TransportLimits(
+        connect_timeout_s=spec.connect_timeout_s,
+        ca_file=str(spec.ca_file or ""),
+        verify=spec.verify,
+        proxy=proxy_for(spec.base_url, os.environ),
+    )
+    return OpenAIProvider(
+        spec.name,
+        Transport(spec.base_url, limits, name=spec.name),
+        OpenAIOptions(
+            api_key=spec.api_key.value if spec.api_key else "",
+            can_tunnel=spec.path != "normalized",
+        ),
+    )
+
+
+def _pool_spec(spec: ProviderSettings) -> ProviderSpec:
+    return ProviderSpec(
+        name=spec.name,
+        max_concurrent=spec.max_concurrent,
+        normalized=spec.path != "tunnel",
+        tunnel=spec.kind == "openai" and spec.path != "normalized",
+    )
+
+
+def _options(spec: ProviderSettings) -> ProviderOptions:
+    return ProviderOptions(
+        timeouts=AttemptTimeouts(
+            first_token_s=spec.first_token_timeout_s, idle_s=spec.idle_timeout_s
+        ),
+        strict_tools=spec.strict_tools,
+        send_metadata=spec.send_metadata,
+    )
+
+
+def _routes(settings: Settings) -> list[Route]:
+    return [
+        Route(
+            model=route.model,
+            policy=route.policy,
+            targets=tuple(
+                Target(provider=t.provider, model=t.model or None, weight=t.weight)
+                for t in route.targets
+            ),
+        )
+        for route in settings.routes
+    ]
+
+
+def _admission_limits(settings: Settings) -> AdmissionLimits:
+    limits = settings.limits
+    return AdmissionLimits(
+        max_runs=limits.max_runs, queue=limits.queue, queue_timeout_s=limits.queue_timeout_s
+    )
+
+
+def _doorkeeper(settings: Settings) -> Doorkeeper:
+    return Doorkeeper(
+        (
+            key.key.value,
+            KeyRights(
+                name=key.name,
+                max_concurrent=key.max_concurrent,
+                models=frozenset(key.models),
+                observe=key.observe,
+                mirror=key.mirror,
+                cancel=key.cancel,
+            ),
+        )
+        for key in settings.keys
+    )

@@ -1,0 +1,29 @@
+"""Calls that a server hands out natively and leaves in the text as well, told once."""
+
+import orjson
+
+from edge.core.stream_events import ToolCallDelta
+
+
+def drop_echoes(calls: tuple[ToolCallDelta, ...]) -> tuple[ToolCallDelta, ...]:
+    """Leave out calls read from text that the answer also holds natively.
+
+    Some servers hand a call out natively and leave its markup in the content as well.
+    """
+    native = {(call.name, call.arguments.strip()) for call in calls if call.origin == "native"}
+    if not native:
+        return calls
+    return tuple(call for call in calls if call.origin == "native" or not _echoes(call, native))
+
+
+def _echoes(call: ToolCallDelta, native: set[tuple[str, str]]) -> bool:
+    if (call.name, call.arguments.strip()) in native:
+        return True
+    return any(name == call.name and _same_json(text, call.arguments) for name, text in native)
+
+
+def _same_json(one: str, other: str) -> bool:
+    try:
+        return bool(orjson.loads(one) == orjson.loads(other))
+    except orjson.JSONDecodeError:
+        return False

@@ -1,0 +1,283 @@
+"""What a run says to its client: what may leave now, what is held, and how it ends.
+
+A streamed answer decides, per stream event, between now and later. With ``buffer = "full"`` all
+is held until the verdict; with ``tool_calls`` text and reasoning leave as they come and calls are
+held; with ``off`` nothing waits for a verdict. Once text of one attempt has been shown, a later
+attempt cannot take it back: its calls are delivered and its text is dropped, and if it answers
+without calls, its text is set after what was shown, apart by a blank line.
+
+The head is sent with the first bytes or the first heartbeat, so that what fails early has a real
+HTTP status.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import trio
+
+from edge.core.collected import CollectedChoice, CollectedOutput
+from edge.core.emit import ChunkEmitter, completion_body, events_of
+from edge.core.run_events import PieceEmitted
+from edge.core.stream_events import (
+    Extras,
+    Finish,
+    ReasoningDelta,
+    StreamEvent,
+    TextDelta,
+    ToolCallDelta,
+)
+from edge.runs.books import AttemptRecord
+from edge.runs.observers import Observers
+from edge.runs.registry import Run
+from edge.runs.reply import ClientGone, Reply
+from edge.wire.sse import HEARTBEAT
+from edge.wire.strict_json import encode
+
+LIVE = frozenset({TextDelta, ReasoningDelta, Extras})
+LIVE_UNJUDGED = LIVE | {ToolCallDelta}
+
+STREAM_HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # asks nginx not to buffer
+)
+
+
+class Answer(Protocol):
+    """The answer of a run, over all its attempts."""
+
+    def begin(self, record: AttemptRecord, *, hold_text: bool) -> None:
+        """A new attempt; ``hold_text`` where its text must not be shown before the verdict."""
+        ...
+
+    @property
+    def committed(self) -> bool:
+        """Whether something of the present attempt has left for the client."""
+        ...
+
+    @property
+    def shown_chars(self) -> int:
+        """Characters of the present attempt that have left and are not held."""
+        ...
+
+    async def offer(self, events: Sequence[StreamEvent]) -> None:
+        """Events as they come; what may leave now leaves now."""
+        ...
+
+    async def deliver(self, output: CollectedOutput) -> None:
+        """The rest of a sound answer, and its end."""
+        ...
+
+
+class _Trace:
+    """Tells the observers of every piece that leaves, where the run is traced."""
+
+    def __init__(self, run: Run, observers: Observers) -> None:
+        self._run_id = run.id
+        self._observers = observers
+        self._seq = 0
+        self.on = run.policy.trace
+
+    def tell(self, events: Sequence[StreamEvent]) -> None:
+        """One event for each piece; the calls of an answer are one piece."""
+        calls = [event for event in events if isinstance(event, ToolCallDelta)]
+        for event in events:
+            match event:
+                case TextDelta():
+                    self._piece("content", event.text)
+                case ReasoningDelta():
+                    self._piece("reasoning", event.text)
+                case ToolCallDelta() if event is calls[0]:
+                    names = tuple(call.name for call in calls)
+                    self._piece("tool_calls", "".join(call.arguments for call in calls), names)
+                case Finish():
+                    self._piece("finish", "")
+
+    def _piece(self, kind: str, text: str, names: tuple[str, ...] = ()) -> None:
+        self._seq += 1
+        self._observers.tell(
+            PieceEmitted(
+                run_id=self._run_id,
+                seq=self._seq,
+                kind=kind,
+                chars=len(text),
+                names=names,
+                text=text,
+            )
+        )
+
+
+class StreamedAnswer:
+    """Chunks over SSE.
+
+    Attributes:
+        client_gone: the client was found gone by a heartbeat.
+    """
+
+    def __init__(self, run: Run, reply: Reply, observers: Observers) -> None:
+        self._trace = _Trace(run, observers)
+        policy = run.policy
+        self._run = run
+        self._reply = reply
+        self._emitter = ChunkEmitter(run.identity, include_usage=run.request.include_usage)
+        self._live_kinds = LIVE if policy.validate == "enforce" else LIVE_UNJUDGED
+        self._never_live = policy.buffer == "full" and policy.validate != "observe"
+        self._record: AttemptRecord | None = None
+        self._hold_text = False
+        self._shown_before: set[type[StreamEvent]] = set()
+        self._shown_now: set[type[StreamEvent]] = set()
+        self._lock = trio.Lock()
+        self._last_write = trio.current_time()
+        self.shown_chars = 0
+        self.client_gone = False
+
+    @property
+    def committed(self) -> bool:
+        """See :class:`Answer`."""
+        return bool(self._shown_now)
+
+    def begin(self, record: AttemptRecord, *, hold_text: bool) -> None:
+        """See :class:`Answer`."""
+        self._record = record
+        self._hold_text = hold_text
+        self._shown_before |= self._shown_now
+        self._shown_now = set()
+        self.shown_chars = 0
+
+    async def offer(self, events: Sequence[StreamEvent]) -> None:
+        """See :class:`Answer`."""
+        if self._never_live:
+            return
+        live = [event for event in events if self._may_leave(type(event))]
+        if not live:
+            return
+        data = self._emitter.feed(live)
+        if data:
+            for event in live:
+                self._shown_now.add(type(event))
+                if type(event) is TextDelta or type(event) is ReasoningDelta:
+                    self.shown_chars += len(event.text)
+            await self._write(data)
+            if self._trace.on:
+                self._trace.tell(live)
+
+    async def deliver(self, output: CollectedOutput) -> None:
+        """See :class:`Answer`."""
+        rest = replace(output, choices=tuple(self._rest(choice) for choice in output.choices))
+        events = events_of(rest)
+        data = self._emitter.feed(events) + self._emitter.finish(output.usage)
+        await self._write(data, last=True)
+        if self._trace.on:
+            self._trace.tell(events)
+
+    async def beat(self, scope: trio.CancelScope) -> None:
+        """Send a comment whenever nothing was written for ``heartbeat_s``; ends with ``scope``."""
+        every = self._run.policy.heartbeat_s
+        while True:
+            await trio.sleep_until(self._last_write + every)
+            if self._lock.locked():
+                # A write is under way, so it is we who wait for the client.
+                await trio.sleep(every)
+            elif trio.current_time() >= self._last_write + every:
+                try:
+                    await self._write(HEARTBEAT, commits=False)
+                except ClientGone:
+                    self.client_gone = True
+                    scope.cancel()
+                    return
+
+    def _may_leave(self, kind: type[StreamEvent]) -> bool:
+        if kind not in self._live_kinds or kind in self._shown_before:
+            return False
+        if kind is TextDelta:
+            return not self._hold_text
+        # Calls and what goes with text wait where the text waits.
+        return kind is ReasoningDelta or not self._hold_text
+
+    def _rest(self, choice: CollectedChoice) -> CollectedChoice:
+        """What of this choice has not been shown."""
+        changes: dict[str, object] = {}
+        if TextDelta in self._shown_now:
+            changes["content"] = ""
+        elif TextDelta in self._shown_before:
+            apart = f"\n\n{choice.content}" if choice.content else ""
+            changes["content"] = "" if choice.calls else apart
+        if ReasoningDelta in self._shown_now or ReasoningDelta in self._shown_before:
+            changes["reasoning"] = ""
+        if ToolCallDelta in self._shown_now:
+            changes["calls"] = ()
+        if Extras in self._shown_now or Extras in self._shown_before:
+            changes |= {"delta_extras": {}, "beside_extras": {}}
+        return replace(choice, **changes) if changes else choice  # type: ignore[arg-type]
+
+    async def _write(self, data: bytes, *, last: bool = False, commits: bool = True) -> None:
+        try:
+            self._lock.acquire_nowait()
+        except trio.WouldBlock:
+            await self._lock.acquire()
+        try:
+            if not self._reply.started:
+                headers = [*STREAM_HEADERS, *answer_headers(self._run, self._record)]
+                await self._reply.start(200, headers)
+            if last:
+                await self._reply.finish(data)
+            else:
+                await self._reply.write(data)
+        finally:
+            self._lock.release()
+        self._last_write = trio.current_time()
+        if commits and self._record is not None:
+            self._record.released()
+            self._record.bytes_out += len(data)
+
+
+class WholeAnswer:
+    """One JSON body, once the verdict is Valid."""
+
+    committed = False
+    shown_chars = 0
+
+    def __init__(self, run: Run, reply: Reply, observers: Observers) -> None:
+        self._trace = _Trace(run, observers)
+        self._run = run
+        self._reply = reply
+        self._record: AttemptRecord | None = None
+
+    def begin(self, record: AttemptRecord, *, hold_text: bool) -> None:
+        """See :class:`Answer`."""
+        self._record = record
+
+    async def offer(self, events: Sequence[StreamEvent]) -> None:
+        """Everything waits."""
+
+    async def deliver(self, output: CollectedOutput) -> None:
+        """See :class:`Answer`."""
+        body = encode(completion_body(output, self._run.identity))
+        headers = [(b"content-type", b"application/json")]
+        headers += answer_headers(self._run, self._record)
+        await self._reply.start(200, headers, content_length=len(body))
+        await self._reply.finish(body)
+        if self._record is not None:
+            self._record.released()
+            self._record.bytes_out += len(body)
+        if self._trace.on:
+            self._trace.tell(events_of(output))
+
+
+def answer_headers(run: Run, record: AttemptRecord | None) -> list[tuple[bytes, bytes]]:
+    """The headers every answer carries, and those that are known once an attempt runs."""
+    headers = [
+        (b"x-request-id", run.request_id.encode("latin-1", "replace")),
+        (b"x-edge-run-id", run.id.encode()),
+    ]
+    if record is not None and record.provider:
+        headers.append((b"x-edge-attempts", str(record.number).encode()))
+        headers.append((b"x-edge-provider", record.provider.encode("ascii", "replace")))
+    return headers
+
+
+def open_answer(run: Run, reply: Reply, observers: Observers) -> StreamedAnswer | WholeAnswer:
+    """The kind of answer the client asked for."""
+    kind = StreamedAnswer if run.request.stream else WholeAnswer
+    return kind(run, reply, observers)

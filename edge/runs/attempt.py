@@ -1,0 +1,260 @@
+"""One attempt: a slot, a request, the provider's answer, and the verdict on it.
+
+The attempt's row is written on every way out, and the slot goes back in a ``finally`` that does
+not wait, after the provider's connection has been closed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from edge.core.collect import Collector
+from edge.core.collected import CollectedOutput
+from edge.core.constrain import constrained_request
+from edge.core.contract import Contract
+from edge.core.feedback import retry_messages
+from edge.core.normalize import Normalizer
+from edge.core.retry import Again
+from edge.core.stream_events import StreamEvent
+from edge.core.validate import holds_text, judge
+from edge.core.verdict import Invalid, Reason, Verdict
+from edge.errors import EdgeError, ProviderProtocolError
+from edge.providers.port import ChunkStream, ProviderRequest
+from edge.runs.answer import Answer
+from edge.runs.books import AttemptRecord
+from edge.runs.deadlines import AttemptDeadline, AttemptTimeouts
+from edge.runs.dispatch import Dispatcher, Lease
+from edge.runs.observers import Observers
+from edge.runs.registry import Run
+from edge.wire.openai_chat import provider_body
+
+ReadBack: TypeAlias = Callable[[CollectedOutput], CollectedOutput]
+
+NO_TOOLS = Contract()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderOptions:
+    """What the runs need to know of a provider beside how to reach it.
+
+    Attributes:
+        strict_tools: ask for constrained arguments.
+        send_metadata: put what a retry carries into the body's ``metadata`` too.
+    """
+
+    timeouts: AttemptTimeouts = AttemptTimeouts()
+    strict_tools: bool = False
+    send_metadata: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptPlan:
+    """How an attempt is to be made.
+
+    Attributes:
+        number: 1 for the first attempt of the run.
+        how: what the retry decision asked for; empty for the first attempt.
+        failed: the verdict that the model is told about, if it is to be told.
+        because: category of the failure before, for ``x-edge-retry-reason``.
+    """
+
+    number: int = 1
+    how: Again = field(default_factory=Again)
+    failed: Invalid | None = None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A request as it goes out, and how its answer is to be read."""
+
+    request: ProviderRequest
+    contract: Contract
+    read_back: ReadBack | None = None
+
+
+class Attempts:
+    """Makes attempts for runs; what all runs share."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        observers: Observers,
+        options: Mapping[str, ProviderOptions],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._observers = observers
+        self._options = options
+
+    async def make(
+        self, run: Run, plan: AttemptPlan, answer: Answer
+    ) -> tuple[AttemptRecord, Verdict | None]:
+        """Make one attempt; a sound answer has been delivered when this returns.
+
+        Returns the attempt's record, whose ``outcome`` says how it ended, and the verdict, if an
+        answer came that far.
+
+        Raises:
+            Overloaded: no slot of the route can be had.
+            ClientGone: while writing.
+        """
+        record = AttemptRecord(
+            run,
+            self._observers,
+            number=plan.number,
+            feedback=plan.failed is not None,
+            constrained=plan.how.constrained,
+        )
+        verdict: Verdict | None = None
+        with record:
+            run.phase = "queued"
+            lease = await self._dispatcher.lease(run.route, avoid=plan.how.avoid)
+            try:
+                question = self._question(run, plan, lease)
+                record.started(
+                    lease.provider_name, question.request.model, lease.target, "normalized"
+                )
+                answer.begin(record, hold_text=plan.how.constrained or holds_text(run.compiled))
+                output = await self._receive(run, lease, question, record, answer)
+                verdict = await self._settle(run, output, record, answer)
+            except EdgeError as error:
+                record.fail(error, committed=answer.committed)
+            finally:
+                lease.release(record.outcome)
+        return record, verdict
+
+    async def _receive(
+        self, run: Run, lease: Lease, question: _Question, record: AttemptRecord, answer: Answer
+    ) -> CollectedOutput:
+        """Read the provider's answer to its end, showing what may be shown on the way."""
+        intake = _Intake(run, question, record, answer)
+        timeouts = self._options[lease.provider_name].timeouts
+        run.phase = "connecting"
+        with AttemptDeadline(timeouts, provider=lease.provider_name) as deadline:
+            async with lease.provider.open(question.request) as stream:
+                run.phase = "waiting"
+                await intake.take_all(stream, deadline)
+        return await intake.finish()
+
+    async def _settle(
+        self, run: Run, output: CollectedOutput, record: AttemptRecord, answer: Answer
+    ) -> Verdict | None:
+        """Judge a whole answer and, if it may leave, deliver the rest of it."""
+        run.phase = "validating"
+        record.output = output
+        verdict: Verdict | None = None
+        reasons: tuple[Reason, ...] = ()
+        if run.policy.validate != "off":
+            verdict = judge(output, run.compiled, run.policy)
+            record.output = verdict.output
+            if isinstance(verdict, Invalid):
+                reasons = verdict.reasons
+        if reasons and run.policy.validate == "enforce":
+            record.end(
+                "validation_failed",
+                category=reasons[0].category,
+                reasons=reasons,
+                committed=run.policy.buffer == "off" and answer.committed,
+                made_calls=any(choice.calls for choice in output.choices),
+            )
+            return verdict
+        run.phase = "writing"
+        await answer.deliver(verdict.output if verdict else output)
+        # Observed faults stay in the row of an answer that was delivered all the same.
+        record.end("success", category=reasons[0].category if reasons else "", reasons=reasons)
+        return verdict
+
+    def _question(self, run: Run, plan: AttemptPlan, lease: Lease) -> _Question:
+        options = self._options[lease.provider_name]
+        chat = run.request
+        facts = _attempt_facts(run, plan)
+        messages = run.messages
+        if plan.failed is not None:
+            messages = [*messages, *retry_messages(plan.failed.output, plan.failed.reasons)]
+        body = provider_body(
+            chat,
+            model=lease.model or chat.model,
+            messages=messages,
+            strict_tools=options.strict_tools,
+            metadata=facts if options.send_metadata else {},
+        )
+        contract, read_back = run.compiled.contract, None
+        if plan.how.constrained:
+            body, read_back = constrained_request(body, contract)
+            contract = NO_TOOLS
+        request = ProviderRequest(
+            body=body,
+            model=body["model"],
+            attempt=plan.number,
+            run_id=run.id,
+            headers={**facts, **run.trace_headers},
+        )
+        return _Question(request, contract, read_back)
+
+
+class _Intake:
+    """Takes an answer in: normalizes, collects, and offers the client what may leave."""
+
+    def __init__(
+        self, run: Run, question: _Question, record: AttemptRecord, answer: Answer
+    ) -> None:
+        self._run = run
+        self._record = record
+        self._answer = answer
+        self._read_back = question.read_back
+        self._normalizer = Normalizer(question.contract, run.policy)
+        self._collector = Collector()
+        self._max_held = run.policy.max_held_bytes
+        self._complete = False
+
+    async def take_all(self, stream: ChunkStream, deadline: AttemptDeadline) -> None:
+        """Read the stream to its end."""
+        feed = self._normalizer.feed
+        while chunks := await stream.receive():
+            deadline.progress()
+            events: list[StreamEvent] = []
+            for chunk in chunks:
+                events += feed(chunk)
+            if events:
+                if self._run.phase == "waiting":
+                    self._run.phase = "streaming"
+                self._record.chunk_came()
+                await self._take(events)
+            elif self._normalizer.held_chars:
+                self._record.chunk_came()
+                self._bound()
+        self._complete = stream.complete
+
+    async def finish(self) -> CollectedOutput:
+        """The whole answer."""
+        if not self._complete and not self._normalizer.has_finish:
+            raise ProviderProtocolError(
+                "the provider's stream ended without a finish reason and without [DONE]",
+                provider=self._record.provider,
+            )
+        await self._take(self._normalizer.finish())
+        output = self._collector.output()
+        return output if self._read_back is None else self._read_back(output)
+
+    async def _take(self, events: list[StreamEvent]) -> None:
+        self._collector.feed(events)
+        await self._answer.offer(events)
+        self._bound()
+
+    def _bound(self) -> None:
+        held = self._collector.chars - self._answer.shown_chars + self._normalizer.held_chars
+        if held > self._max_held:
+            raise ProviderProtocolError(
+                f"the answer is longer than the {self._max_held} bytes that may be held",
+                provider=self._record.provider,
+                code="too_large",
+            )
+
+
+def _attempt_facts(run: Run, plan: AttemptPlan) -> dict[str, str]:
+    """What a provider is told of an attempt: never model text, only a category."""
+    facts = {"x-edge-run-id": run.id, "x-edge-attempt": str(plan.number)}
+    if plan.number > 1:
+        facts["x-edge-failed-attempt"] = f"{run.id}.{plan.number - 1}"
+        facts["x-edge-retry-reason"] = plan.because
+    return facts

@@ -1,0 +1,302 @@
+"""Writes runs and attempts into the books: one row per attempt, on every path.
+
+Two context managers stand around what they record, so that no way out is forgotten. How an
+attempt was interrupted is read off the run's scope: cancelled with a reason (by its id, at the
+end of a drain), past its deadline, or neither, which means that the client has gone.
+"""
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from edge.core.attempt import AttemptOutcome, AttemptStatus, outcome_of_error
+from edge.core.collected import CollectedOutput
+from edge.core.output_policy import OutputPolicy
+from edge.core.run_events import (
+    AttemptEnded,
+    AttemptStarted,
+    Path,
+    ResponseMode,
+    RunEnded,
+    RunStarted,
+    Usage,
+)
+from edge.errors import EdgeError, RunCancelled, RunTimeout
+from edge.runs.observers import Observers
+from edge.runs.registry import Registry, Run
+
+CHARS_PER_TOKEN = 4
+"""For counts that a provider did not report: the usual rule of thumb for English text."""
+
+
+class RunBook:
+    """Keeps a run in the registry while it lives, and closes its books when it ends."""
+
+    def __init__(self, run: Run, registry: Registry, observers: Observers) -> None:
+        self._run = run
+        self._registry = registry
+        self._observers = observers
+
+    def __enter__(self) -> Self:
+        run = self._run
+        self._registry.add(run)
+        self._observers.tell(
+            RunStarted(
+                run_id=run.id,
+                request_id=run.request_id,
+                key=run.key,
+                route=run.route,
+                model=run.identity.model,
+                streamed=run.request.stream,
+                at=run.started_at,
+                time=time.time(),
+            )
+        )
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        run = self._run
+        if not run.rows or (exc is not None and not self._is_booked(exc)):
+            # It ended between attempts (in the queue, in a pause) or before the first one.
+            with AttemptRecord(run, self._observers, number=len(run.rows) + 1) as record:
+                if isinstance(exc, EdgeError):
+                    record.fail(exc)
+        last = run.rows[-1]
+        run.status = last.status
+        run.phase = "done"
+        run.ended_at = trio.current_time()
+        self._registry.remove(run)
+        self._observers.tell(
+            RunEnded(
+                run_id=run.id,
+                status=run.status,
+                attempts=len(run.rows),
+                at=run.ended_at,
+                total_s=run.ended_at - run.started_at,
+                error_type=exc.type if isinstance(exc, EdgeError) else "",
+                response_mode=last.response_mode,
+                content_chars=last.content_chars,
+                reasoning_chars=last.reasoning_chars,
+                calls=last.calls,
+                policy=_in_words(run.policy),
+            )
+        )
+
+    def _is_booked(self, exc: BaseException) -> bool:
+        """Whether the last row already says how the run ended."""
+        if not self._run.rows:
+            return False
+        last = self._run.rows[-1].status
+        if isinstance(exc, EdgeError) and not isinstance(exc, RunTimeout | RunCancelled):
+            return last != "success"
+        return last in ("cancelled", "timeout", "drained")
+
+
+class AttemptRecord:
+    """Collects what is known of one attempt and writes its row on the way out.
+
+    Attributes:
+        outcome: set by :meth:`succeed`, :meth:`fail` or :meth:`end`; without it the attempt was
+            interrupted.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        observers: Observers,
+        *,
+        number: int,
+        feedback: bool = False,
+        constrained: bool = False,
+        path: Path = "none",
+    ) -> None:
+        self._run = run
+        self._observers = observers
+        self.number = number
+        self._feedback = feedback
+        self._constrained = constrained
+        self._path: Path = path
+        self._began = trio.current_time()
+        self._first_chunk_at: float | None = None
+        self._released_at: float | None = None
+        self.provider = ""
+        self.model = ""
+        self.target = ""
+        self.output: CollectedOutput | None = None
+        self.usage: dict[str, Any] | None = None
+        self.bytes_out = 0
+        self.outcome: AttemptOutcome | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def started(self, provider: str, model: str, target: str, path: Path) -> None:
+        """The attempt has a slot; times count from here."""
+        self.provider, self.model, self.target, self._path = provider, model, target, path
+        self._began = trio.current_time()
+        self._observers.tell(
+            AttemptStarted(
+                run_id=self._run.id,
+                attempt=self.number,
+                provider=provider,
+                model=model,
+                path=path,
+                at=self._began,
+                constrained=self._constrained,
+            )
+        )
+
+    def chunk_came(self) -> None:
+        """Content came; the first time is the first token's."""
+        if self._first_chunk_at is None:
+            self._first_chunk_at = trio.current_time()
+
+    def released(self) -> None:
+        """Something of this answer has left for the client; holding it back is over."""
+        if self._released_at is None:
+            self._released_at = trio.current_time()
+
+    def fail(self, error: EdgeError, *, committed: bool = False, made_calls: bool = False) -> None:
+        """The attempt ended in an error."""
+        self.outcome = outcome_of_error(
+            error,
+            attempt=self.number,
+            provider=self.provider,
+            model=self.model,
+            target=self.target,
+            committed=committed,
+            made_calls=made_calls,
+        )
+
+    def end(self, status: AttemptStatus, **details: Any) -> AttemptOutcome:
+        """The attempt ended with this status; ``details`` are fields of the outcome."""
+        self.outcome = AttemptOutcome(
+            attempt=self.number,
+            provider=self.provider,
+            model=self.model,
+            target=self.target,
+            status=status,
+            **details,
+        )
+        return self.outcome
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.outcome is None:
+            if isinstance(exc, EdgeError):
+                self.fail(exc)
+            else:
+                status, category = interruption(self._run)
+                self.end(status, category=category)
+        row = self._row()
+        self._run.rows.append(row)
+        self._observers.tell(row)
+
+    def _row(self) -> AttemptEnded:
+        run, outcome, output = self._run, self.outcome, self.output
+        assert outcome is not None  # noqa: S101 - set on the way out, above
+        now = trio.current_time()
+        first = self._first_chunk_at
+        choices = output.choices if output else ()
+        calls = [call for choice in choices for call in choice.calls]
+        return AttemptEnded(
+            run_id=run.id,
+            attempt=self.number,
+            time=time.time(),
+            key=run.key,
+            route=run.route,
+            provider=self.provider,
+            model=self.model,
+            path=self._path,
+            response_mode=response_mode(run, self._path),
+            status=outcome.status,
+            category=outcome.category,
+            reason=_reason(outcome),
+            phase=run.phase if outcome.status in ("cancelled", "timeout") else "",
+            calls=tuple(call.name for call in calls),
+            forms=tuple(sorted({call.origin for call in calls})),
+            repairs=tuple(repair for call in calls for repair in call.repairs),
+            constrained=self._constrained,
+            feedback=self._feedback,
+            usage=self._usage(),
+            content_chars=sum(len(choice.content) for choice in choices),
+            reasoning_chars=sum(len(choice.reasoning) for choice in choices),
+            bytes_out=self.bytes_out,
+            first_token_s=None if first is None else first - self._began,
+            held_s=0.0 if first is None else (self._released_at or now) - first,
+            total_s=now - self._began,
+        )
+
+    def _usage(self) -> Usage:
+        output = self.output
+        usage = self.usage or (output.usage if output else None)
+        if usage:
+            return reported_usage(usage)
+        if output is None:
+            return Usage()
+        chars = sum(
+            len(choice.content)
+            + len(choice.reasoning)
+            + sum(len(call.arguments) for call in choice.calls)
+            for choice in output.choices
+        )
+        return Usage(output_tokens=-(-chars // CHARS_PER_TOKEN), reported=False)
+
+
+def interruption(run: Run) -> tuple[AttemptStatus, str]:
+    """Status and category of what was cut short, read off the run's scope."""
+    if run.stopped_by is not None:
+        return "cancelled", run.stopped_by.type
+    if run.scope.cancel_called:
+        return "timeout", "run_timeout"
+    return "cancelled", "give_up"
+
+
+def response_mode(run: Run, path: Path) -> ResponseMode:
+    """How the client is being answered."""
+    if path == "tunnel":
+        return "tunnel"
+    return run.policy.buffer if run.request.stream else "whole"
+
+
+def reported_usage(usage: dict[str, Any]) -> Usage:
+    """The OpenAI ``usage`` object as counts; what is missing or odd counts as 0."""
+    prompt = usage.get("prompt_tokens_details") or {}
+    completion = usage.get("completion_tokens_details") or {}
+    return Usage(
+        input_tokens=_count(usage, "prompt_tokens"),
+        output_tokens=_count(usage, "completion_tokens"),
+        cached_tokens=_count(prompt, "cached_tokens"),
+        reasoning_tokens=_count(completion, "reasoning_tokens"),
+        reported=True,
+    )
+
+
+def _in_words(policy: OutputPolicy) -> str:
+    words = [f"buffer={policy.buffer}", f"validate={policy.validate}"]
+    words += ["strict"] if policy.strict else []
+    if policy.xml_completion_tool:
+        words.append(f"xml_completion_tool={policy.xml_completion_tool}")
+    return " ".join(words)
+
+
+def _count(holder: object, name: str) -> int:
+    value = holder.get(name) if isinstance(holder, dict) else None
+    return value if type(value) is int and value >= 0 else 0
+
+
+def _reason(outcome: AttemptOutcome) -> str:
+    if outcome.reasons:
+        return "; ".join(reason.message for reason in outcome.reasons)
+    return outcome.error.message if outcome.error else ""

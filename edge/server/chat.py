@@ -1,0 +1,133 @@
+"""``POST /v1/chat/completions``: everything that may answer 4xx, and then the run."""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import trio
+
+from edge.core.emit import Identity
+from edge.core.history import heal
+from edge.core.output_policy import OutputPolicy
+from edge.core.overrides import apply_overrides
+from edge.core.request_contract import contract_of
+from edge.core.schemas import compile_contract
+from edge.errors import EdgeError, ModelNotFound
+from edge.runs.registry import Run
+from edge.runs.reply import Reply
+from edge.runs.run import Desk, carry_run
+from edge.server.auth import Doorkeeper, KeyRights
+from edge.server.connection import RunResponse
+from edge.server.error_exit import error_event, send_error
+from edge.server.exchange import GatewayRequest
+from edge.wire.openai_chat import ChatRequest, decode_chat_request
+
+MAX_REQUEST_ID = 200
+TRACE_HEADERS = ("traceparent", "tracestate")
+
+
+def new_run_id() -> str:
+    """An id that nobody can guess: it lets its owner cancel and mirror the run."""
+    return f"run_{secrets.token_hex(12)}"
+
+
+class ChatHandler:
+    """Turns chat requests into runs."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        doorkeeper: Doorkeeper,
+        policies: Mapping[str, OutputPolicy],
+        *,
+        new_id: Callable[[], str] = new_run_id,
+    ) -> None:
+        """``policies`` holds the output policy of every route, by its model name."""
+        self._desk = desk
+        self._doorkeeper = doorkeeper
+        self._policies = policies
+        self._new_id = new_id
+
+    async def __call__(self, request: GatewayRequest) -> RunResponse:
+        """Decode, authenticate and look up the route; what is returned carries the run.
+
+        Raises:
+            ClientError: the request is at fault.
+        """
+        started_at = trio.current_time()
+        rights = self._doorkeeper.identify(request.headers)
+        chat = decode_chat_request(await request.body())
+        run = self._run(request, chat, rights, started_at)
+        return RunResponse(partial(self._carry, run))
+
+    def _run(
+        self, request: GatewayRequest, chat: ChatRequest, rights: KeyRights, started_at: float
+    ) -> Run:
+        route = self.route(chat.model, rights)
+        policy = apply_overrides(
+            self._policies[route],
+            header=";".join(request.headers.get_all("x-edge-output")) or None,
+            metadata=chat.metadata,
+        )
+        contract = contract_of(
+            chat, xml_completion_tool=policy.xml_completion_tool, strict=policy.strict
+        )
+        messages = chat.messages
+        healed: tuple[str, ...] = ()
+        if policy.heal_history:
+            messages, healed = heal(messages)
+        run_id = self._new_id()
+        return Run(
+            id=run_id,
+            request_id=request_id(request) or run_id,
+            key=rights.name,
+            key_limit=rights.max_concurrent,
+            route=route,
+            request=chat,
+            messages=messages,
+            healed=healed,
+            compiled=compile_contract(contract),
+            policy=policy,
+            identity=Identity(f"chatcmpl-{run_id}", int(time.time()), chat.model),
+            trace_headers=trace_headers(request),
+            started_at=started_at,
+        )
+
+    def route(self, model: str, rights: KeyRights) -> str:
+        """The route that serves a model name for this key."""
+        rights.check_model(model)
+        route = self._desk.dispatcher.route_for(model)
+        if route is None:
+            raise ModelNotFound(f"the model {model!r} does not exist", param="model")
+        return route
+
+    async def _carry(self, run: Run, reply: Reply) -> None:
+        try:
+            await carry_run(run, reply, self._desk)
+        except EdgeError as error:
+            await self._tell(run, reply, error)
+        # ClientGone passes: the give-up is in the books, and there is nobody to tell.
+
+    async def _tell(self, run: Run, reply: Reply, error: EdgeError) -> None:
+        if reply.started:
+            await reply.finish(error_event(error))
+            return
+        headers = [
+            (b"x-request-id", run.request_id.encode("latin-1", "replace")),
+            (b"x-edge-run-id", run.id.encode()),
+            (b"x-edge-attempts", str(len(run.rows)).encode()),
+        ]
+        await send_error(reply, error, headers)
+
+
+def request_id(request: GatewayRequest) -> str:
+    """The client's ``x-request-id``, if it is one that can be sent back."""
+    given = request.headers.get("x-request-id") or ""
+    return given if len(given) <= MAX_REQUEST_ID and given.isprintable() else ""
+
+
+def trace_headers(request: GatewayRequest) -> dict[str, str]:
+    """The W3C trace context, which travels to the provider."""
+    found = ((name, request.headers.get(name)) for name in TRACE_HEADERS)
+    return {name: value for name, value in found if value}

@@ -1,0 +1,69 @@
+"""Which handler answers which address."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from quart import request
+from quart_trio import QuartTrio
+
+from edge.server.chat import ChatHandler
+from edge.server.connection import DirectRoutes, RunResponse, gateway_request, prepare
+from edge.server.models import ModelsHandler
+from edge.server.operations import OperationsHandler
+from edge.server.runs import RunsHandler
+
+CHAT = "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """Everything that answers."""
+
+    chat: ChatHandler
+    models: ModelsHandler
+    runs: RunsHandler
+    operations: OperationsHandler
+
+
+def direct_routes(handlers: Handlers) -> DirectRoutes:
+    """The handlers that are called without Quart's dispatch: those of the hot path."""
+    return {("POST", CHAT): handlers.chat}
+
+
+def build_app(handlers: Handlers) -> QuartTrio:
+    """The Quart app with every address the gateway answers."""
+    app = prepare(QuartTrio("edge"))
+
+    @app.post(CHAT)
+    async def chat() -> RunResponse:
+        return await handlers.chat(gateway_request(request))
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return await handlers.models.list_all(gateway_request(request))
+
+    @app.get("/v1/models/<path:model>")
+    async def model(model: str) -> dict[str, Any]:
+        return await handlers.models.show(gateway_request(request), model)
+
+    @app.get("/v1/runs")
+    async def runs() -> dict[str, Any]:
+        return await handlers.runs.list_all(gateway_request(request))
+
+    @app.get("/v1/runs/<run_id>")
+    async def run(run_id: str) -> dict[str, Any]:
+        return await handlers.runs.show(gateway_request(request), run_id)
+
+    @app.delete("/v1/runs/<run_id>")
+    async def cancel(run_id: str) -> dict[str, Any]:
+        return await handlers.runs.cancel(gateway_request(request), run_id)
+
+    @app.get("/healthz")
+    async def health() -> dict[str, str]:
+        return handlers.operations.health()
+
+    @app.get("/readyz")
+    async def readiness() -> dict[str, str]:
+        return handlers.operations.readiness()
+
+    return app
