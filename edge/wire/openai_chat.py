@@ -177,7 +177,7 @@ def _say_tools(body: dict[str, Any], request: ChatRequest, strict_tools: bool) -
     if strict_tools:
         tools = [_strict(tool) for tool in tools]
     body["tools"] = tools
-    if request.legacy_functions and "function_call" in request.raw:
+    if "function_call" in request.raw:
         body["tool_choice"] = _said_choice(choice)
 
 

@@ -15,6 +15,7 @@ FEATURES = (
     b"\xef\xbb\xbf: a comment\n\n"
     b'data: {"a": 1}\n\n'
     b"data:no space\n\n"
+    b"data: two\ndata: lines\n\n"
     b"event: message\nid: 7\ndata: one\ndata: two\ndata\nretry: 5\n\n"
     b"\n\n\n"
     b"data:   three\n\n"
@@ -25,6 +26,7 @@ FEATURES = (
 FEATURES_PAYLOADS = [
     b'{"a": 1}',
     b"no space",
+    b"two\nlines",
     b"one\ntwo\n",
     b"  three",
     b"\xe2\x80\xa8 is text",
@@ -134,6 +136,13 @@ def test_only_the_first_bytes_can_be_a_byte_order_mark() -> None:
 def test_an_event_over_the_cap_is_a_protocol_error(data: bytes) -> None:
     assert decoded([data], max_event_bytes=50) == ["fault"]
     assert decoded([data[i : i + 1] for i in range(len(data))], max_event_bytes=50) == ["fault"]
+
+
+def test_events_at_the_cap_are_handed_out_however_many_come() -> None:
+    lines = b"\xef\xbb\xbf" + b"data: 123456789\n\n" + b"data: 1\ndata: 2\n\n" * 20
+    payloads = [b"123456789"] + [b"1\n2"] * 20
+    assert decoded([lines], max_event_bytes=15) == payloads
+    assert decoded([lines[i : i + 1] for i in range(len(lines))], max_event_bytes=15) == payloads
 
 
 def test_events_before_a_fault_are_handed_out_first() -> None:

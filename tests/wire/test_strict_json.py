@@ -84,6 +84,12 @@ def test_what_is_too_deep_is_refused(levels: int) -> None:
         parse(nested(levels))
 
 
+def test_the_bound_holds_for_the_shortest_text_that_can_break_it() -> None:
+    assert parse(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+    with pytest.raises(MalformedJson, match="deep"):
+        parse(b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1))
+
+
 def test_brackets_in_strings_are_no_depth() -> None:
     text = "[" * 5000 + '\\"{'
     assert parse(json.dumps([text]).encode()) == [text]
