@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / ".venv-dev"
 SUPPORTED = ("3.11", "3.12", "3.13")
 CHECKS = ("lint", "types", "package")
-TOX = "tox>=4.30,<5"
+TOX = "tox>=4.67,<5"
 
 _SUMMARY = re.compile(r"=+ .*\b(passed|failed|error|errors|skipped)\b.* in .*=+")
 
