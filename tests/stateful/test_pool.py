@@ -88,19 +88,24 @@ class PoolMachine(RuleBasedStateMachine):
         route=st.sampled_from(sorted(ROUTES)),
         avoid=st.frozensets(st.sampled_from(sorted(SLOTS)), max_size=2),
         pick=st.floats(0, 1, exclude_max=True),
+        later=st.sampled_from([0.0, 0.0, 1.5]),
     )
-    def take(self, route: str, avoid: frozenset[str], pick: float) -> object:
+    def take(self, route: str, avoid: frozenset[str], pick: float, later: float) -> object:
+        self.now += later  # a pause may have ended, and nobody has looked yet
         answer = self.pool.take(route, self.now, avoid=avoid, pick=pick)
         slots = self.granted()
         if isinstance(answer, Slot):
             assert answer.target.provider in ROUTES[route]
+            assert not any(
+                wait.route.model == route and wait.avoid == avoid for wait in self.waits
+            ), "it came later than these"
             self.out.append(answer)
             slots.append(answer)
         elif isinstance(answer, Wait):
             self.waits.append(answer)
         else:
             self.assert_all_paused(route, answer)
-        return multiple(*slots)
+        return multiple(*slots, *self.look_again())
 
     @rule(target=slots, slot=consumes(slots), outcome=st.sampled_from(OUTCOMES))
     def give_back(self, slot: Slot, outcome: AttemptOutcome | None) -> object:
@@ -119,11 +124,15 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(target=slots, seconds=st.floats(0.1, 4))
     def time_passes(self, seconds: float) -> object:
         self.now += seconds
+        return multiple(*self.look_again())
+
+    def look_again(self) -> list[Slot]:
+        """Poll for those whose time has come, as a shell would."""
         for wait in list(self.waits):
             if not wait.is_settled and wait.until <= self.now:
                 self.pool.poll(wait, self.now)
         assert all(wait.is_settled or wait.until > self.now for wait in self.waits)
-        return multiple(*self.granted())
+        return self.granted()
 
     def assert_all_paused(self, route: str, answer: NoneLeft) -> None:
         assert answer.retry_after_s is not None
@@ -156,6 +165,12 @@ class PoolMachine(RuleBasedStateMachine):
         for wait in self.waits:
             assert not wait.is_settled
             assert not any(each.member.has_room(self.now) for each in wait.candidates)
+
+    @invariant()
+    def nobody_waits_for_a_long_pause(self) -> None:
+        health = {each.name: each.resumes_in_s for each in self.pool.statistics(self.now).providers}
+        for wait in self.waits:
+            assert min(health[name] for name in ROUTES[wait.route.model]) <= 2.0
 
     @invariant()
     def nobody_waits_for_ever(self) -> None:
