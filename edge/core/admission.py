@@ -168,10 +168,9 @@ class AdmissionQueue:
 
     def time_out(self, ticket: Ticket) -> Busy:
         """The ticket has waited for as long as it may: drop it; returns what to tell."""
-        busy = self._refuse(self._busy(ticket.share, "and no place came free in time"))
         self._drop(ticket)
-        ticket.refused = busy
-        return busy
+        ticket.refused = self._refuse(self._busy(ticket.share, "and no place came free in time"))
+        return ticket.refused
 
     def woken(self) -> list[Ticket]:
         """The tickets settled since the last call."""
@@ -228,11 +227,11 @@ class AdmissionQueue:
         if len(longest.queue) < len(newcomer.queue) + 2:
             return False
         ticket = next(reversed(longest.queue))
+        self._drop(ticket)
         busy = RateLimited(
             "this key holds most of a queue that is full",
             retry_after_s=self._come_back_in(longest),
         )
-        self._drop(ticket)
         ticket.refused = self._refuse(busy)
         self._woken.append(ticket)
         return True
@@ -258,14 +257,11 @@ class AdmissionQueue:
 
     def _come_back_in(self, share: _Share) -> float:
         """Whole seconds until a run that came now would have had its turn."""
-        own = len(share.queue) + 1
-        if share.is_used_up:
-            turn, places = own, share.limit
-        else:
-            turn, places = (
-                min(own * max(len(self._turns), 1), self._queued + 1),
-                self._limits.max_runs,
-            )
+        turn, places = len(share.queue) + 1, share.limit
+        if not share.is_used_up:
+            others = len(self._turns) - (share in self._turns)
+            turn = min(turn * (others + 1), self._queued + 1)
+            places = self._limits.max_runs
         length_s = _FIRST_GUESS_S if self._mean_run_s is None else self._mean_run_s
         return float(math.ceil(min(max(turn * length_s / places, 1.0), _LONGEST_RETRY_S)))
 

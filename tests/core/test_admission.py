@@ -215,8 +215,8 @@ class TestRetryAfter:
             admission.ask("hog", 0, 0)
         ticket = queued(admission.ask("late", 0, 0))
 
-        # Turns: hog, late, hog, late: the fourth is the newcomer's.
-        assert admission.time_out(ticket).retry_after_s == 40
+        # Turns: hog, late: the second is the newcomer's, though nine were there before.
+        assert admission.time_out(ticket).retry_after_s == 20
 
     def test_it_follows_the_runs_that_ended_lately(self) -> None:
         admission = queue_of(1, queue=0)
