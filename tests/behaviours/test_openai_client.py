@@ -469,8 +469,8 @@ async def test_an_attempt_that_fails_before_a_word_is_made_again_unseen(talker: 
 
 async def test_leaving_a_stream_ends_the_run_at_the_provider(talker: Talker) -> None:
     pause = trio.Event()
-    async with served(talker, streams("one ", pause, "two")) as (talk, upstream, edge):
-        assert await talk.first_word(model="m", messages=USER) == "one "
+    async with served(talker, streams("one", pause, " two")) as (talk, upstream, edge):
+        assert await talk.first_word(model="m", messages=USER) == "one"
         await upstream.happened("closed")
         assert "ended" not in upstream.kinds()
         assert [row.status for row in await edge.settled()] == ["cancelled"]
