@@ -70,7 +70,9 @@ class SseDecoder:
         if b"\n" not in data:
             self._hold(data)
             return []
-        return self._take(self._with_held(data))
+        if self._line or self._at_start:
+            data = self._with_held(data)
+        return self._take(data)
 
     def finish(self) -> list[bytes]:
         """What the stream's end completes: a last event that came without its blank line.
