@@ -18,7 +18,7 @@ provider's connection has been closed, as it does for any other provider.
 Providers with ``on_give_up = "cancel"`` are opened directly and pay for none of this.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
@@ -87,17 +87,22 @@ class Custodian(Protocol):
 
 
 class Drainer:
-    """Opens streams that can be drained.
+    """Opens streams that can be drained, once :meth:`run` is under way.
 
     Args:
-        nursery: outlives every run; its cancellation ends the drains.
         max_drains: so many at a time; a client that leaves beyond it cancels its answer.
     """
 
-    def __init__(self, nursery: trio.Nursery, *, max_drains: int = 256) -> None:
-        self._nursery = nursery
+    def __init__(self, *, max_drains: int = 256) -> None:
+        self._nursery: trio.Nursery | None = None
         self._max_drains = max_drains
         self._draining = 0
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the streams' tasks, beside the runs and for longer; its cancellation ends them."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
 
     @property
     def draining(self) -> int:
@@ -114,8 +119,10 @@ class Drainer:
         """As ``provider.open(request)``, but to be drained when the client gives up."""
         return DrainableStream(self, provider, request, terms, custodian)
 
-    def start(self, task: Callable[[], Any]) -> None:
-        """Run a stream's task beside the runs."""
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Start a stream's task beside the runs."""
+        if self._nursery is None:
+            raise RuntimeError("the drainer is not running")
         self._nursery.start_soon(task)
 
     def enter(self) -> bool:
