@@ -118,7 +118,8 @@ class _Choice:
         reasons: list[Reason] = []
         place = f"{self._place}tool_calls"
         if contract.tool_choice == "none":
-            message = f"tool_choice is none, yet {shown(calls[0].name)} was called"
+            called = shown(calls[0].name) if calls[0].name else "a tool"
+            message = f"tool_choice is none, yet {called} was called"
             return [Reason("tool_choice", message, place)]
         if contract.allowed:
             for index, call in enumerate(calls):

@@ -94,12 +94,9 @@ def complete(text: str, tool: str, described: Iterable[str] = ()) -> Completion:
     """
     needed = {**dict.fromkeys(described, ()), **USUAL_TOOLS}
     needed.setdefault(tool, ("result",))
+    tags = _Tags(text, needed)
     position = 0
-    found = False
-    while True:
-        tag = _next_tag(text, needed, position)
-        if tag is None:
-            break
+    while (tag := tags.next(position)) is not None:
         name = tag.group(2)
         if tag.group(1):
             return Completion("broken", text, f"</{name}> closes a tool that was not opened")
@@ -109,9 +106,8 @@ def complete(text: str, tool: str, described: Iterable[str] = ()) -> Completion:
         missing = [child for child in needed[name] if child not in block.children]
         if missing:
             return Completion("broken", text, f"<{name}> lacks its child <{missing[0]}>")
-        found = True
         position = block.end
-    if found:
+    if position:
         return Completion("sound", text)
     return Completion("plain", f"<{tool}><result>{text}</result></{tool}>")
 
@@ -189,19 +185,36 @@ class _Block:
         return _CHILD.match(self._text, at) is not None
 
 
-def _next_tag(
-    text: str, names: Mapping[str, tuple[str, ...]], position: int
-) -> re.Match[str] | None:
-    """The next tag of a known tool outside code."""
-    code = _CODE.search(text, position)
-    for tag in _TAG.finditer(text, position):
-        if tag.group(2) not in names:
-            continue
-        while code is not None and code.end() <= tag.start():
-            code = _CODE.search(text, code.end())
-        if code is None or tag.start() < code.start():
+class _Tags:
+    """Finds the tags of known tools outside code, from left to right."""
+
+    def __init__(self, text: str, names: Mapping[str, tuple[str, ...]]) -> None:
+        self._text = text
+        self._names = names
+        # The piece of code that ends behind where we are, None once there is no more.
+        self._code = _CODE.search(text)
+        self._with_attributes: dict[str, bool] = {}
+
+    def next(self, position: int) -> re.Match[str] | None:
+        """The first one at or behind ``position``, which never goes back."""
+        for tag in _TAG.finditer(self._text, position):
+            name = tag.group(2)
+            if name not in self._names or self._in_code(tag.start()):
+                continue
+            if tag.group(1) and self._has_attributes(name):
+                continue  # closes an element of that name which is no tool
             return tag
-    return None
+        return None
+
+    def _in_code(self, at: int) -> bool:
+        while self._code is not None and self._code.end() <= at:
+            self._code = _CODE.search(self._text, self._code.end())
+        return self._code is not None and self._code.start() <= at
+
+    def _has_attributes(self, name: str) -> bool:
+        if name not in self._with_attributes:
+            self._with_attributes[name] = f"<{name} " in self._text
+        return self._with_attributes[name]
 
 
 def _text(content: object) -> str:
