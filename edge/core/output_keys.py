@@ -16,9 +16,9 @@ from edge.core.near_match import did_you_mean, shown
 from edge.core.output_policy import Buffer, Validate
 from edge.core.toolcalls.registry import FORM_NAMES
 
-_WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
-_DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{0,64}", re.ASCII)
+_WHOLE = re.compile(r"[0-9]{1,18}")
+_DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{0,64}")
 
 MIN_HELD_BYTES = 1024
 """Less could not hold the smallest call, and every run would fail."""

@@ -17,8 +17,8 @@ from urllib.parse import SplitResult, urlsplit
 from edge.core.near_match import shown
 
 MAX_PORT = 65535
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})")
 
 
 @runtime_checkable
