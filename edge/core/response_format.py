@@ -93,7 +93,8 @@ def _by_schema(
     faults = schema.faults(value, length)
     if not faults:
         return judged
-    changed, repairs = unstring(value, schema.schema) if repair else (value, ())
+    may_change = repair and schema.is_walkable(value)
+    changed, repairs = unstring(value, schema.schema) if may_change else (value, ())
     if repairs and not schema.faults(changed, length):
         return JudgedText(to_json(changed), judged.repairs + repairs)
     reasons: list[Reason] = []

@@ -33,6 +33,7 @@ CACHED_LISTS = 256
 
 # Schema nodes times values that one judgement may cost.
 _MAX_WORK = 50_000_000
+_MAX_WALK = 2_000_000
 
 _BY_DRAFT: Mapping[str, type[jsonschema_rs.Validator]] = MappingProxyType(
     {
@@ -91,6 +92,10 @@ class CompiledSchema:
             return (Fault((), "is nested too deeply to be held against its JSON Schema"),)
         engine = self._engine if with_patterns else None
         return find_faults(self.schema, value, type(validator), engine)
+
+    def is_walkable(self, value: Any) -> bool:
+        """Whether walking the schema beside ``value`` in Python ends soon."""
+        return self._ways * _count(value) <= _MAX_WALK
 
 
 @dataclass(frozen=True, slots=True)

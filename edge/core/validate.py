@@ -211,7 +211,7 @@ class _Choice:
         length = len(parsed.text)
         faults = schema.faults(parsed.value, length)
         value, text, repairs = parsed.value, parsed.text, parsed.repairs
-        if faults and self._policy.repair:
+        if faults and self._policy.repair and schema.is_walkable(parsed.value):
             value, more = unstring(parsed.value, schema.schema)
             if more:
                 faults = schema.faults(value, length)

@@ -143,8 +143,11 @@ class _Block:
         self._text = text
         self._name = name
         self._close = f"</{name}>"
+        self._openings: list[int] = []  # where each child's value starts
         while not self.complaint and not self._closed():
             self._child()
+        if self.broken:
+            self._mend()
 
     def _closed(self) -> bool:
         at = _BLANK.match(self._text, self.end).end()  # type: ignore[union-attr]
@@ -171,11 +174,30 @@ class _Block:
         while at != -1 and not self._structure_at(at + len(close)):
             at = self._text.find(close, at + len(close))
         if at == -1:
+            self.children.append(child)
+            self._openings.append(opening.end())
             self.complaint = f"<{child}> in <{self._name}> does not end"
             self.broken = self._close in self._text[opening.end() :]
             return
         self.children.append(child)
+        self._openings.append(opening.end())
         self.end = at + len(close)
+
+    def _mend(self) -> None:
+        """Let one of the last children reach to its last closing tag before the tool's.
+
+        A file's content may hold its own closing tag with markup behind it.
+        """
+        text, close = self._text, self._close
+        for end in sorted({text.find(close, self.end), text.rfind(close, self.end)} - {-1}):
+            for at in range(len(self.children) - 1, max(len(self.children) - 4, -1), -1):
+                last = f"</{self.children[at]}>"
+                found = text.rfind(last, self._openings[at], end)
+                if found != -1 and not text[found + len(last) : end].strip():
+                    del self.children[at + 1 :]
+                    self.end = end + len(close)
+                    self.complaint, self.broken = "", False
+                    return
 
     def _structure_at(self, position: int) -> bool:
         """Whether a child, the tool's closing tag or the end of the text follows."""

@@ -212,3 +212,10 @@ def test_lists_of_any_size_are_refused_before_anything_is_compiled() -> None:
         compile_contract(contract(a=huge))
 
     assert caught.value.param == "tools"
+
+
+def test_walking_is_refused_where_schema_and_value_are_both_large() -> None:
+    wide = compile_schema({"properties": {f"p{n}": {} for n in range(5_000)}}, PLACE)
+
+    assert wide.is_walkable({"p1": "s" * 1_000_000})
+    assert not wide.is_walkable([0] * 10_000)

@@ -42,6 +42,8 @@ def test_a_text_without_a_tool_is_wrapped_as_the_completion(text: str) -> None:
         "</execute_command>",
         "<ask_followup_question><question>Which?</question><follow_up><suggest>a</suggest>"
         "<suggest>b</suggest></follow_up></ask_followup_question>",
+        "<write_to_file><path>p.html</path><content><content>x</content><div>y</div>\n</content>"
+        "</write_to_file>",
         "<list_files><path></path><recursive>true</recursive></list_files>",
     ],
 )
