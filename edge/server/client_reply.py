@@ -29,6 +29,7 @@ _STATUS_LINES = {
     for status in HTTPStatus
 }
 _BODYLESS = frozenset({204, 304})
+_FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection", b"keep-alive"})
 _LAST_CHUNK = b"0\r\n\r\n"
 _WRITES_IN_A_ROW = 32
 """After so many writes that did not wait, one yields: a run must not keep the others waiting."""
@@ -166,7 +167,9 @@ class ClientReply:
         *,
         content_length: int | None = None,
     ) -> None:
-        """Send the head: ``headers``, which leave the framing out, the framing and a date.
+        """Send the head: ``headers``, names in lower case, then the framing, and a date.
+
+        Framing headers among ``headers`` are left out: a provider's length is not ours.
 
         With ``content_length`` the head waits for the body, and both leave in one write.
 
@@ -266,14 +269,17 @@ def closing_answer(status: int, headers: Sequence[tuple[bytes, bytes]], body: by
 
 def _head(status: int, headers: Sequence[tuple[bytes, bytes]], framing: bytes) -> bytes:
     lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
+    date = _date_line()
     for name, value in headers:
-        lines += (name, b": ", value, b"\r\n")
-    lines += (framing, _date_line(), b"\r\n")
+        if name in _FRAMING:
+            continue
+        if name == b"date":
+            date = b""
+        lines.append(b"%b: %b\r\n" % (name, value))
     head = b"".join(lines)
-    breaks = len(headers) + 3 + framing.count(b"\n")
-    if head.count(b"\n") != breaks or head.count(b"\r") != breaks:
+    if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
         raise ValueError("a header holds a line break")
-    return head
+    return b"%b%b%b\r\n" % (head, framing, date)
 
 
 def _date_line() -> bytes:

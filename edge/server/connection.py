@@ -16,9 +16,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import trio
 from quart import Request, Response
 from quart_trio import QuartTrio
-from quart_trio.asgi import TrioASGIHTTPConnection
+from quart_trio.asgi import TrioASGIHTTPConnection, TrioASGIWebsocketConnection
 from quart_trio.wrappers import TrioResponse
 from werkzeug.datastructures import Headers as WireHeaders
 from werkzeug.exceptions import HTTPException
@@ -111,6 +112,23 @@ class GatewayHTTPConnection(TrioASGIHTTPConnection):
             await super()._send_response(send, response)
 
 
+class GatewayWebsocketConnection(TrioASGIWebsocketConnection):
+    """Quart's side of one WebSocket."""
+
+    async def __call__(self, receive: Any, send: Any) -> None:
+        """Serve it, giving way before each message.
+
+        To a client that has left, hypercorn's send returns without waiting for anything; a view
+        that only sends would never learn of it, and stop the whole process.
+        """
+
+        async def send_and_give_way(message: Any) -> None:
+            await trio.lowlevel.checkpoint()
+            await send(message)
+
+        await super().__call__(receive, send_and_give_way)
+
+
 class AsgiReply:
     """A :class:`~edge.runs.reply.Reply` over plain ASGI: Quart's test client, or another server."""
 
@@ -188,6 +206,7 @@ def prepare(app: QuartTrio) -> QuartTrio:
     Errors of every kind become JSON in the shape of OpenAI's API.
     """
     app.asgi_http_class = GatewayHTTPConnection
+    app.asgi_websocket_class = GatewayWebsocketConnection
     app.url_map.strict_slashes = False
     app.config.update(
         RESPONSE_TIMEOUT=None,

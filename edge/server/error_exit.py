@@ -67,8 +67,7 @@ async def send_error(reply: Reply, error: EdgeError, headers: HeaderPairs = ()) 
     """
     status, fields, body = error_response(error, headers)
     await reply.start(status, fields, content_length=len(body))
-    await reply.write(body)
-    await reply.finish()
+    await reply.finish(body)
 
 
 def _told(error: EdgeError) -> EdgeError:
@@ -97,9 +96,11 @@ class _Refusal(EdgeError):
         self.status = refused.upstream_status
         self.type = InvalidRequest.type
         self._upstream = _object(refused.upstream_body)
-        words = self._upstream.get("message") or self._upstream.get("detail")
-        if isinstance(words, str):
-            self.message = words
+        for key in ("error", "message", "detail"):
+            words = self._upstream.get(key)
+            if isinstance(words, str):
+                self.message = words
+                break
 
     def body(self) -> dict[str, Any]:
         """The provider's body, or ours with the provider's words in it."""

@@ -24,7 +24,6 @@ EXTENSION = "edge.exchange"
 """Where an ASGI scope of ours carries its exchange, below ``extensions``."""
 
 Address: TypeAlias = tuple[str, int] | None
-_FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection", b"keep-alive"})
 
 
 class Headers:
@@ -198,7 +197,7 @@ class Exchange:
         length = dict(headers).get(b"content-length")
         await self.reply.start(
             message["status"],
-            [header for header in headers if header[0] not in _FRAMING],
+            headers,
             content_length=None if length is None else int(length),
         )
 

@@ -1,8 +1,8 @@
 """The server: sockets, start-up, and an end in good order.
 
-hypercorn gives the sockets, the lifespan of the Quart app and the WebSocket protocol. Accepting,
-reading and answering HTTP are our own (:mod:`edge.server.client_connection`), since each of these
-has a defect in the stock worker that a gateway cannot live with: docs/design/002-own-exchange.md.
+hypercorn gives the lifespan of the Quart app and the WebSocket protocol. Accepting, reading and
+answering HTTP are our own (:mod:`edge.server.client_connection`), since each has a defect in the
+stock worker that a gateway cannot live with: docs/design/003-own-http-exchange.md.
 
 Shutdown: the listening sockets are closed at once, so that new connections are refused and not
 left hanging; idle connections are closed; running requests have ``drain_s`` to end, and are then
@@ -19,13 +19,14 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio.lifespan import Lifespan
 from hypercorn.typing import LifespanState
-from hypercorn.utils import repr_socket_addr, wrap_app
+from hypercorn.utils import wrap_app
 from quart_trio import QuartTrio
 
 from edge.server.client_connection import ClientConnection
 from edge.server.connection import DirectRoutes, carry_out
 from edge.server.exchange import Exchange
 from edge.server.limits import ServerLimits
+from edge.server.sockets import bind_all, url_of
 from edge.server.websocket_upgrade import serve_websocket
 
 __all__ = ["ServerLimits", "serve"]
@@ -34,8 +35,6 @@ Shutdown: TypeAlias = trio.Event | Callable[[], Awaitable[object]]
 
 _OUT_OF_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 _PAUSE_S = 0.1
-_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-"""Two minutes until the kernel tells that a silent client's machine or network is gone."""
 
 log = logging.getLogger("edge.server")
 
@@ -54,7 +53,7 @@ async def serve(
     Args:
         app: as made by :func:`edge.server.connection.prepare`.
         limits: what one client's connection is allowed.
-        binds: ``host:port`` (port 0: any free one), ``[v6]:port``, ``unix:/path`` or ``fd://N``.
+        binds: addresses, as :func:`edge.server.sockets.bind_all` takes them.
         shutdown: an event, or a function whose return asks for the end.
         direct: handlers that are called without Quart; they take precedence over its routes.
         task_status: told the addresses listened on, as URLs.
@@ -62,8 +61,8 @@ async def serve(
     Raises:
         OSError: an address cannot be bound; nothing has been started then.
     """
-    config = _config(limits, binds)
-    sockets = _bind(config)
+    config = _config(limits)
+    sockets = bind_all(binds)
     state: LifespanState = {}
     lifespan = Lifespan(wrap_app(app, 0, "asgi"), config, state)
     service = GatewayService(app, config, state, limits, direct or {})
@@ -128,7 +127,7 @@ class GatewayService:
                 for listening in sockets:
                     listening.listen(self.limits.backlog)
                     accepting.start_soon(self._accept, listening, connections)
-                task_status.started([_url(listening) for listening in sockets])
+                task_status.started([url_of(listening) for listening in sockets])
                 await wait()
                 accepting.cancel_scope.cancel()
             _close(sockets)
@@ -159,31 +158,13 @@ class GatewayService:
             self._connections.discard(connection)
 
 
-def _config(limits: ServerLimits, binds: Sequence[str]) -> Config:
+def _config(limits: ServerLimits) -> Config:
     config = Config()
-    config.bind = list(binds)
     config.accesslog = None
     config.errorlog = logging.getLogger("edge.server.hypercorn")
     config.include_server_header = False
     config.websocket_max_message_size = limits.max_websocket_message_bytes
     return config
-
-
-def _bind(config: Config) -> list[socket.socket]:
-    sockets: list[socket.socket] = config.create_sockets().insecure_sockets
-    for listening in sockets:
-        if listening.family in (socket.AF_INET, socket.AF_INET6):
-            # Accepted sockets inherit these.
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _KEEPALIVE.items():
-                if hasattr(socket, name):
-                    listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return sockets
-
-
-def _url(listening: socket.socket) -> str:
-    return f"http://{repr_socket_addr(listening.family, listening.getsockname())}"
 
 
 def _close(sockets: Sequence[socket.socket]) -> None:

@@ -264,7 +264,7 @@ class RequestParser:
         if self._head_size > self._max_head_bytes:
             self._too_long()
             return
-        self._headers.append((name.lower(), value))
+        self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Hand the request over."""

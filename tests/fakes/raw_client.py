@@ -151,9 +151,8 @@ class RawClient:
 async def connect(url: str, *, receive_buffer: int | None = None) -> AsyncGenerator[RawClient]:
     """A connection to ``http://host:port``; a small ``receive_buffer`` makes a slow reader."""
     address = urlsplit(url)
-    client = trio.socket.socket()
-    if receive_buffer is not None:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    await client.connect((address.hostname, address.port))
-    async with trio.SocketStream(client) as stream:
-        yield RawClient(stream)
+    with trio.socket.socket() as client:
+        if receive_buffer is not None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        await client.connect((address.hostname, address.port))
+        yield RawClient(trio.SocketStream(client))
