@@ -41,6 +41,9 @@ def main() -> int:
     if missing and "PYTHONS" in os.environ:
         say(f"Python {', '.join(missing)} is asked for and not there.")
         return 1
+    if not pythons:
+        say(f"No supported Python found: {', '.join(missing)}.")
+        return 1
     if missing:
         say(f"Not found and not tested: Python {', '.join(missing)}.")
     tox = install_tox()

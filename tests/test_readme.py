@@ -20,13 +20,15 @@ def url() -> Iterator[str]:
     command = [sys.executable, "-m", "edge", "serve", "--bind", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        line = process.stderr.readline()
-        found = re.search(r"http://\S+", line)
-        assert found, line
-        yield found[0]
-        process.terminate()
-        process.stderr.read()
-        assert process.wait() == 0
+        try:
+            line = process.stderr.readline()
+            found = re.search(r"http://\S+", line)
+            assert found, line
+            yield found[0]
+        finally:
+            process.terminate()
+            process.stderr.read()
+    assert process.returncode == 0
 
 
 def shown_answer() -> dict[str, Any]:
