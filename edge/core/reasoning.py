@@ -12,10 +12,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ThinkTags:
-    """A pair of tags; ``opening`` is empty where a model only writes the closing one."""
+    """A pair of tags.
+
+    Attributes:
+        opening: empty where a model only writes the closing one.
+        alone: whether the closing tag ends reasoning that was never opened.
+    """
 
     opening: str
     closing: str
+    alone: bool = True
 
 
 THINK_TAGS: tuple[ThinkTags, ...] = (
@@ -27,6 +33,8 @@ THINK_TAGS: tuple[ThinkTags, ...] = (
     ThinkTags("[THINK]", "[/THINK]"),  # Mistral
     ThinkTags("<|START_THINKING|>", "<|END_THINKING|>"),  # Command-R7B, Command A
     ThinkTags("<|channel>thought\n", "<channel|>"),  # Gemma 4
+    ThinkTags("<|content_thinking|>", "<|end_message|>", alone=False),  # Inkling
+    ThinkTags("<|message_model|><|content_thinking|>", "<|end_message|>", alone=False),
     ThinkTags("", "[BEGIN FINAL RESPONSE]"),  # Apriel
 )
 """Every pair that is known; one line makes another model's."""
@@ -37,6 +45,10 @@ ANSWER_WRAPPERS: tuple[str, ...] = (
     "<|START_TEXT|>",
     "<|END_TEXT|>",
     "[END FINAL RESPONSE]",
+    "<|message_model|><|content_text|>",
+    "<|content_text|>",
+    "<|end_message|>",
+    "<|content_model_end_sampling|>",
 )
 """Special tokens around the answer itself: markup, never text."""
 

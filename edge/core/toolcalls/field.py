@@ -12,8 +12,8 @@ from edge.core.toolcalls.found import Calls, Ending
 from edge.core.toolcalls.lexicon import Token
 from edge.core.toolcalls.markup import MarkupReader
 from edge.core.toolcalls.outbox import BLANK, Outbox
-from edge.core.toolcalls.registry import Vocabulary
 from edge.core.toolcalls.scanner import Scanner, Stop
+from edge.core.toolcalls.vocabulary import Vocabulary
 
 
 class ReasoningField(MarkupReader):

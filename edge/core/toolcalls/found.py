@@ -61,11 +61,13 @@ class Setting:
         tools: the offered tools by name.
         repair: whether lossless repairs may be made.
         on_own_line: whether the opening marker is the first thing on its line.
+        has_calls: whether the answer has made a call before.
     """
 
     tools: Mapping[str, Tool]
     repair: bool = True
     on_own_line: bool = True
+    has_calls: bool = False
 
 
 class Block(Protocol):

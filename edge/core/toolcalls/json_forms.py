@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from edge.core.repair import Parsed, parse_json
 from edge.core.toolcalls.brackets import BracketScanner
-from edge.core.toolcalls.call_objects import calls_in, with_arguments
+from edge.core.toolcalls.call_objects import are_calls, calls_in, with_arguments
 from edge.core.toolcalls.found import (
     Calls,
     Ending,
@@ -49,6 +49,7 @@ class JsonForm:
         close_optional: whether the closer is missing as a rule.
         in_opener: how many characters at the opener's end belong to the payload.
         needs_offered: the call counts only if its tool is offered (the marker alone is no proof).
+        looks_like: what an unmarked payload has to start with; it is text unless it holds calls.
     """
 
     name: str
@@ -61,6 +62,7 @@ class JsonForm:
     close_optional: bool = False
     in_opener: int = 0
     needs_offered: bool = False
+    looks_like: Shape | None = None
 
     def block(self, start: int, opener: str, setting: Setting) -> "JsonBlock":
         """A reader for the block that ``opener`` starts at offset ``start``."""
@@ -76,6 +78,7 @@ class JsonBlock:
         self._start = start
         self._calls: list[FoundCall] = []
         self._at = start + len(opener.encode()) - form.in_opener
+        self._end = start
         self._name: str | None = None
         self._scanner: BracketScanner | None = None
         self._step = self._head
@@ -117,10 +120,9 @@ class JsonBlock:
 
     def _head(self, data: Data, ending: Ending) -> Outcome | None:
         head = self._form.head
-        match = head.match(data, self._at)
-        may_grow = match is None or match.end() == len(data)
-        if may_grow and not ending.is_final and head.is_open(data, self._at):
+        if not ending.is_final and head.is_open(data, self._at):
             return None
+        match = head.match(data, self._at)
         if match is None:
             return self._headless(data, ending)
         self._name = None
@@ -145,6 +147,11 @@ class JsonBlock:
 
     def _payload(self, data: Data, ending: Ending) -> Outcome | None:
         char = bytes(data[self._at : self._at + 1])
+        likely = self._form.looks_like
+        if likely is not None and not likely.match(data, self._at):
+            if not ending.is_final and likely.is_open(data, self._at):
+                return None
+            return self._over(self._end) if self._calls else NotACall(self._start + 1)
         if char in (b"{", b"[") and (char == b"{" or self._name is None):
             self._scanner = BracketScanner(self._at)
             self._step = self._scan
@@ -179,10 +186,20 @@ class JsonBlock:
         if scanner.advance(data, final=ending.is_final):
             text = decode(data, scanner.start, scanner.at)
             self._at = scanner.at
-            self._take(parse_json(text, repair=self._setting.repair), text)
+            parsed = parse_json(text, repair=self._setting.repair)
+            if self._form.looks_like is not None and not self._is_meant(parsed, text):
+                return self._over(self._end) if self._calls else NotACall(scanner.at)
+            self._take(parsed, text)
+            self._end = scanner.at
             self._step = self._after
             return None
         return self._ends_inside(data, scanner, ending) if ending.is_final else None
+
+    def _is_meant(self, parsed: Parsed, text: str) -> bool:
+        """Whether an unmarked payload is meant as calls: it holds them, or fails to plainly."""
+        if not parsed.fault:
+            return are_calls(parsed.value, self._setting.tools)
+        return self._setting.on_own_line and self._visible(text)[0] in self._setting.tools
 
     def _ends_inside(self, data: Data, scanner: BracketScanner, ending: Ending) -> Outcome | None:
         """The answer is over and the payload is not."""
@@ -290,6 +307,8 @@ class JsonBlock:
         return outcome
 
     def _judged(self, end: int) -> Outcome:
+        if not self._calls and not self._form.closers:
+            return NotACall(end)  # an empty list is no proof that calls were meant
         if self._form.needs_offered:
             tools = self._setting.tools
             if not self._calls or any(call.name not in tools for call in self._calls):

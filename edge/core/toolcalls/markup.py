@@ -21,8 +21,8 @@ from edge.core.toolcalls.found import (
 )
 from edge.core.toolcalls.lexicon import Kind, Token
 from edge.core.toolcalls.outbox import Outbox
-from edge.core.toolcalls.registry import Vocabulary
 from edge.core.toolcalls.scanner import Scanner, Stop
+from edge.core.toolcalls.vocabulary import Vocabulary
 
 Candidate = tuple[str, Block]
 
@@ -63,6 +63,7 @@ class MarkupReader:
         self._text_end = 0
         self._owed: set[bytes] = set()
         self._after_call = False
+        self._has_calls = False
         self._rescanned = 0
         self._gave_up = False
 
@@ -70,9 +71,13 @@ class MarkupReader:
         """Work through the buffer as far as it can be understood."""
         while self._step(ending):
             pass
-        if self._block is None and self._at:
+        if self._at and not self._remembers_offsets():
             del self._data[: self._at]
             self._at = 0
+
+    def _remembers_offsets(self) -> bool:
+        """Whether something is being read that knows its place in the buffer."""
+        return self._block is not None
 
     def _taken(self) -> list[StreamEvent]:
         events, self.outbox.events = self.outbox.events, []
@@ -95,7 +100,7 @@ class MarkupReader:
         if stop.token is None:
             return False
         if stop.token.kind is Kind.CALL:
-            setting = Setting(self._tools, self._repair, stop.on_own_line)
+            setting = Setting(self._tools, self._repair, stop.on_own_line, self._has_calls)
             self._begin(self._candidates(stop.token, setting))
             return True
         return self._meet(stop, stop.token, ending)
@@ -161,6 +166,7 @@ class MarkupReader:
         if outcome.owed:
             self._owed.add(outcome.owed)
         self._after_call = True
+        self._has_calls = self._has_calls or bool(outcome.calls)
         self._scanner.new_line()
 
     def _is_draft(self, _: Calls) -> bool:

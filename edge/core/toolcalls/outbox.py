@@ -109,6 +109,25 @@ class Outbox:
         self._thinking = True
         self.gap = ""
 
+    def stop_waiting(self) -> None:
+        """From here on the answer itself says what is reasoning: nothing is withheld any more."""
+        self._may_close = False
+        if self._closed:
+            self._settle_drafts()
+        pieces, self._withheld = self._withheld, None
+        for piece in pieces or ():
+            if piece.call is not None:
+                self._call(piece.call)
+            else:
+                self._say(piece.raw)
+
+    def turn_to(self, *, reasoning: bool) -> None:
+        """A message of its own begins: text before it stays apart from it."""
+        if self._thinking and self._thought:
+            self._thinking_gap = "\n"
+        self._break()
+        self._thinking = reasoning
+
     def close_thinking(self) -> None:
         """A reasoning block ends, opened or not."""
         if self._thinking and self._withheld is None:

@@ -16,6 +16,7 @@ the same result. What is held is bounded by ``max_held_bytes``.
 """
 
 import re
+from dataclasses import replace
 
 from edge.core.contract import Contract
 from edge.core.reasoning import CLOSING_OF
@@ -26,9 +27,10 @@ from edge.core.toolcalls.lexicon import Kind, Token
 from edge.core.toolcalls.markup import Candidate, MarkupReader
 from edge.core.toolcalls.messages import MessageReader
 from edge.core.toolcalls.outbox import BLANK, Outbox
-from edge.core.toolcalls.registry import PARTS, vocabulary
+from edge.core.toolcalls.registry import GLIMMER, PARTS
 from edge.core.toolcalls.scanner import Scanner, Stop, ThinkingScanner
 from edge.core.toolcalls.start import ArgumentsBlock, bare_name_at, demanded_tool
+from edge.core.toolcalls.vocabulary import vocabulary
 
 _MAX_LEADING = 1024
 _LEADING = re.compile(rb"(?:[ \t\r\n]|\xef\xbb\xbf|\xe2\x80\x8b|\xe2\x81\xa0)*")
@@ -117,11 +119,11 @@ class TextReader(MarkupReader):
 
     def _straight(self, text: str) -> list[StreamEvent]:
         """The hot path: text in which no marker can begin."""
+        self._answer.passed_plain(text)
         if text[-1] in BLANK or self.outbox.gap:
             self.outbox.text(text)
-            self._answer.in_word = False
+            self._is_fast = self._answer.is_plain
             return self._taken()
-        self._answer.in_word = text[-1].isalnum()
         return [TextDelta(text, self._choice)]
 
     def _taken(self) -> list[StreamEvent]:
@@ -139,6 +141,10 @@ class TextReader(MarkupReader):
             and self._answer.is_plain
             and self.outbox.is_plain
         )
+
+    def _remembers_offsets(self) -> bool:
+        inside_call = self._messages is not None and self._messages.is_inside_call
+        return inside_call or super()._remembers_offsets()
 
     def _step(self, ending: Ending) -> bool:
         if self._messages is not None and self._at < len(self._data):
@@ -162,10 +168,15 @@ class TextReader(MarkupReader):
             self._at = bare
             self._think(token)
             return True
+        is_message = MessageReader.starts_bare(data, bare, final=ending.is_final)
         blocks = self._unmarked(bare, ending)
-        if blocks is None:
+        if blocks is None or is_message is None:
             return False
         self._started = True
+        if is_message:
+            self._at = bare
+            self._read_messages()
+            return True
         if blocks:
             self._pass(bare)
             self._begin(blocks)
@@ -235,16 +246,24 @@ class TextReader(MarkupReader):
         if is_header is None:
             return False
         if is_header:
-            self._messages = MessageReader(
-                self.outbox, self._tools, repair=self._repair, choice=self._choice
-            )
+            self._read_messages()
         else:
             self._pass(self._at + len(token.text.encode()))
         return True
 
+    def _read_messages(self) -> None:
+        """The rest of the answer is made of messages."""
+        self._messages = MessageReader(
+            self.outbox,
+            self._tools,
+            repair=self._repair,
+            choice=self._choice,
+            inner=GLIMMER if self._words.looks else None,
+        )
+
     def _candidates(self, token: Token, setting: Setting) -> list[Candidate]:
         if self._closing:  # a broken call in reasoning is no call
-            setting = Setting(setting.tools, setting.repair, on_own_line=False)
+            setting = replace(setting, on_own_line=False)
         return super()._candidates(token, setting)
 
     def _is_draft(self, found: Calls) -> bool:

@@ -95,6 +95,12 @@ class Scanner:
         elif end - start > _MAX_INDENT:
             self._blank = False
 
+    def passed_plain(self, text: str) -> None:
+        """The same for text that went by without a look."""
+        tail = text.rstrip(" \t")
+        self._blank = tail.endswith("\n")
+        self.in_word = text[-1].isalnum() or text[-1] == "_"
+
     def new_line(self) -> None:
         """What comes next counts as the beginning of a line: a block has just ended."""
         self._blank, self._span, self._quoted, self.in_word = True, 0, False, False

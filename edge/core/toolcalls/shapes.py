@@ -62,6 +62,11 @@ def either(*options: "Part | str") -> Part:
     )
 
 
+def sequence(*parts: "Part | str") -> Part:
+    """These parts one after another."""
+    return _sequence(parts)
+
+
 SPACE = chars(r"[ \t\r\n]", 0, 512)
 BLANKS = chars(r"[ \t]", 0, 64)
 NAME = chars(r"[^\s<>\[\]{}()\"'`|=,;:]", 1, 256)
