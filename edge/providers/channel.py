@@ -1,4 +1,4 @@
-"""Byte channels to a server: a TCP socket, bare or under TLS.
+"""Byte channels to a server: what one is, and a TCP socket as one.
 
 Three things are wanted here that trio's own streams do not give together:
 
@@ -13,7 +13,6 @@ A channel belongs to one connection; one task reads and at most one other sends.
 """
 
 import socket
-import ssl
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -62,7 +61,7 @@ class Channel(Protocol):
         ...
 
 
-class SocketChannel(trio.abc.Stream):
+class SocketChannel:
     """A connected TCP socket, which it owns."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -90,7 +89,7 @@ class SocketChannel(trio.abc.Stream):
         rest = memoryview(body)[sent - len(head) :]
         return [rest] if rest else ()
 
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+    async def send_all(self, data: bytes | memoryview) -> None:
         """See :class:`Channel`."""
         rest = self._send_some(memoryview(data))
         if not rest:
@@ -108,12 +107,12 @@ class SocketChannel(trio.abc.Stream):
         if self._sending is not None:
             self._sending.cancel()
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+    async def receive_some(self) -> bytes:
         """See :class:`Channel`."""
         while True:
             await trio.lowlevel.wait_readable(self._fd)
             try:
-                return self._socket.recv(max_bytes or READ_SIZE)
+                return self._socket.recv(READ_SIZE)
             except BlockingIOError:
                 continue
             except OSError as error:
@@ -136,15 +135,6 @@ class SocketChannel(trio.abc.Stream):
             self._fd = -1
             self._socket.close()
 
-    async def aclose(self) -> None:
-        """As trio wants it: :meth:`close`, and a checkpoint."""
-        self.close()
-        await trio.lowlevel.checkpoint()
-
-    async def wait_send_all_might_not_block(self) -> None:
-        """As trio wants it."""
-        await trio.lowlevel.wait_writable(self._fd)
-
     def _send_some(self, data: memoryview) -> memoryview:
         try:
             return data[self._socket.send(data) :]
@@ -152,51 +142,3 @@ class SocketChannel(trio.abc.Stream):
             return data
         except OSError as error:
             raise trio.BrokenResourceError from error
-
-
-class TlsChannel:
-    """TLS over a socket channel; the handshake is :meth:`handshake`'s.
-
-    A close without TLS's own goodbye counts as an end: many servers close so. A body that is framed
-    is still known to be cut short.
-    """
-
-    def __init__(self, below: SocketChannel, context: ssl.SSLContext, host: str) -> None:
-        self._below = below
-        self._tls = trio.SSLStream(below, context, server_hostname=host, https_compatible=True)
-
-    async def handshake(self) -> None:
-        """Agree on keys and check the peer's certificate.
-
-        Raises:
-            trio.BrokenResourceError: caused by the ``ssl.SSLError``, or the connection broke.
-        """
-        await self._tls.do_handshake()
-
-    async def send(self, head: bytes, body: bytes) -> Sequence[bytes | memoryview]:
-        """See :class:`Channel`."""
-        # A drained socket takes a small request without waiting, so nobody must listen meanwhile.
-        if len(body) <= READ_SIZE // 4:
-            await self._tls.send_all(head + body)
-            return ()
-        return [head, body]
-
-    async def send_all(self, data: bytes | memoryview) -> None:
-        """See :class:`Channel`."""
-        await self._tls.send_all(data)
-
-    def abandon_sending(self) -> None:
-        """See :class:`Channel`."""
-        self._below.abandon_sending()
-
-    async def receive_some(self) -> bytes:
-        """See :class:`Channel`."""
-        return bytes(await self._tls.receive_some(READ_SIZE))
-
-    def is_quiet(self) -> bool:
-        """See :class:`Channel`."""
-        return self._below.is_quiet() and not self._tls.pending()
-
-    def close(self) -> None:
-        """See :class:`Channel`."""
-        self._below.close()

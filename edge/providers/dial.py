@@ -12,30 +12,14 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from edge.errors import ProviderUnreachable
-from edge.providers.channel import Channel, SocketChannel, TlsChannel
+from edge.providers.channel import Channel, SocketChannel
 from edge.providers.connection import Connection
 from edge.providers.origin import Origin
 from edge.providers.proxy import Proxy
+from edge.providers.tls import TlsChannel
 
 Dial = Callable[[], Awaitable[Channel]]
 """Makes a new connection; raises ``ProviderUnreachable``."""
-
-
-def tls_context(ca_file: str, *, verify: bool) -> ssl.SSLContext:
-    """What TLS is spoken with.
-
-    Raises:
-        ValueError: the CA file cannot be read.
-    """
-    try:
-        context = ssl.create_default_context(cafile=ca_file or None)
-    except OSError as error:
-        raise ValueError(f"the CA file {ca_file!r} cannot be used: {error}") from error
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 class Dialer:

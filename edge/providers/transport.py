@@ -38,9 +38,10 @@ from edge.errors import (
     ProviderUnreachable,
 )
 from edge.providers.connection import Connection
-from edge.providers.dial import Dial, Dialer, tls_context
+from edge.providers.dial import Dial, Dialer
 from edge.providers.origin import Origin
 from edge.providers.proxy import Proxy
+from edge.providers.tls import tls_context
 
 _OURS: Final = frozenset(
     (

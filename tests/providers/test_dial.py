@@ -2,14 +2,13 @@
 
 import os
 import socket
-import ssl
 
 import pytest
 import trio
 
 from edge.errors import ProviderTimeout, ProviderUnreachable
 from edge.providers.channel import SocketChannel
-from edge.providers.dial import Dialer, tls_context
+from edge.providers.dial import Dialer
 from edge.providers.origin import Origin
 from edge.providers.transport import Transport, TransportLimits
 from tests.fakes.certificates import Certificates
@@ -315,11 +314,3 @@ async def test_cancelling_in_the_proxys_or_tls_hands_leaves_no_socket(
                     scope.cancel()
             assert transport.statistics() == Transport("http://x").statistics()
             await server.happened("closed", times)
-
-
-def test_a_context_checks_names_and_certificates_unless_told_otherwise() -> None:
-    checked, unchecked = tls_context("", verify=True), tls_context("", verify=False)
-
-    assert (checked.check_hostname, checked.verify_mode) == (True, ssl.CERT_REQUIRED)
-    assert (unchecked.check_hostname, unchecked.verify_mode) == (False, ssl.CERT_NONE)
-    assert checked.minimum_version >= ssl.TLSVersion.TLSv1_2
