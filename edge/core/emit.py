@@ -74,7 +74,7 @@ class CallIds:
 
 
 class ChunkEmitter:
-    """Writes one streamed answer: ``feed`` events in order, then ``finish``; both return SSE bytes."""
+    """Writes one streamed answer: ``feed`` events in order, then ``finish``; both give bytes."""
 
     def __init__(self, identity: Identity, *, include_usage: bool = False) -> None:
         self._identity = identity

@@ -34,7 +34,7 @@ class _Call:
         return any(part.strip() for part in self.fragments)
 
     def is_complete(self) -> bool:
-        """Whether the arguments so far are one whole JSON value (cheap when they plainly are not)."""
+        """Whether the arguments so far are one whole JSON value."""
         return bool(self.fragments) and _is_json("".join(self.fragments))
 
 

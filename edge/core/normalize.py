@@ -82,8 +82,8 @@ class Normalizer:
     """Turns one attempt's chunks into stream events: ``feed`` each chunk, then ``finish``.
 
     Raises:
-        ProviderProtocolError: out of ``feed``, where a chunk is no chunk at all or the server
-            says that it broke off.
+        ProviderProtocolError: out of ``feed``, where a chunk is no chunk at all; out of whatever
+            is called next, once the server has said that it broke off.
     """
 
     def __init__(self, contract: Contract, policy: OutputPolicy) -> None:
@@ -91,6 +91,7 @@ class Normalizer:
         self._policy = policy
         self._choices: dict[int, _Choice] = {}
         self._top_sent: dict[str, Any] = {}
+        self._broken: ProviderProtocolError | None = None
         self.usage: dict[str, Any] | None = None
 
     @property
@@ -100,6 +101,8 @@ class Normalizer:
 
     def feed(self, chunk: Mapping[str, Any]) -> list[StreamEvent]:
         """The events of one ``chat.completion.chunk``."""
+        if self._broken is not None:
+            raise self._broken
         events: list[StreamEvent] = []
         usage = chunk.get("usage")
         if usage and isinstance(usage, dict):
@@ -117,6 +120,8 @@ class Normalizer:
 
     def finish(self) -> list[StreamEvent]:
         """What was held back, the native calls, one Finish per choice, and the usage."""
+        if self._broken is not None:
+            raise self._broken
         events: list[StreamEvent] = []
         if not self._choices:
             self._choice(0)
@@ -171,7 +176,7 @@ class Normalizer:
     def _finish_choice(self, choice: _Choice, reason: object) -> None:
         word = reason.lower() if isinstance(reason, str) else ""
         if word in BROKEN_FINISHES:
-            raise ProviderProtocolError(f"the provider ended its answer with {word!r}")
+            self._broken = ProviderProtocolError(f"the provider ended its answer with {word!r}")
         # The first reason counts; a second one is a server that says the same thing twice.
         known = FINISH_REASONS.get(word)
         if known is not None and choice.finish is None:

@@ -1,4 +1,4 @@
-"""The adapter for servers that speak OpenAI's chat completions: vLLM, SGLang, llama.cpp, Ollama…
+"""The adapter for servers that speak OpenAI's chat completions: vLLM, SGLang, llama.cpp.
 
 A chat request is always streamed from the provider, whatever the client asked for. What comes
 back is held to be an event stream unless its content type says JSON (a server that passed over

@@ -12,6 +12,7 @@ from functools import partial
 import orjson
 import pytest
 import trio
+import trio.testing
 
 from tests.fakes.gateway import (
     RunningGateway,
@@ -19,6 +20,7 @@ from tests.fakes.gateway import (
     chat,
     gateway,
     send,
+    until,
     upstream_config,
 )
 from tests.fakes.raw_client import RawClient, connect
@@ -100,24 +102,13 @@ async def scene(
     **tables: str,
 ) -> AsyncGenerator[tuple[RunningGateway, RawServer]]:
     """A provider and a gateway in front of it; nothing may be logged as an error or be left."""
+    tasks = trio.lowlevel.current_statistics().tasks_living
     async with raw_server(script) as server:
         config = upstream_config(server.url.replace("http", scheme, 1), **tables)
         async with gateway(config) as edge:
-            tasks = trio.lowlevel.current_statistics().tasks_living
             yield edge, server
-            with trio.fail_after(5):
-                while trio.lowlevel.current_statistics().tasks_living > tasks + 1:
-                    await trio.sleep(0.001)  # the tasks of the fake provider end too
+    assert trio.lowlevel.current_statistics().tasks_living == tasks
     assert [r for r in caplog.records if r.levelno >= logging.ERROR] == []
-
-
-async def phase_reached(edge: RunningGateway, phase: str) -> None:
-    with trio.fail_after(5):
-        while True:
-            runs = edge.gateway.desk.registry.live()
-            if runs and runs[-1].phase == phase:
-                return
-            await trio.sleep(0.001)
 
 
 @both_ways
@@ -142,12 +133,12 @@ async def test_the_provider_is_hung_up_on(
     async with scene(script, caplog) as (edge, server), connect(edge.url) as client:
         await send(client, chat(stream=stream))
         await server.happened("body")
-        await phase_reached(edge, phase)
+        await edge.phase_reached(phase)
 
         await leaving(client, leave)
 
         with trio.fail_after(5):
-            await gone_at(server)
+            await server.client_left()
         (row,) = await edge.settled()
         assert (row.status, row.category, row.phase) == ("cancelled", "give_up", phase)
 
@@ -169,7 +160,7 @@ async def test_while_connecting(stream: bool, caplog: pytest.LogCaptureFixture) 
         await client.hang_up()
 
         with trio.fail_after(5):
-            await gone_at(server)
+            await server.client_left()
         (row,) = await edge.settled()
         assert (row.status, row.phase) == ("cancelled", "connecting")
 
@@ -183,27 +174,31 @@ async def test_while_connecting(stream: bool, caplog: pytest.LogCaptureFixture) 
 async def test_while_queueing(
     stream: bool, tables: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with scene(one_word_then_silent, caplog, **tables) as (edge, server):
-        async with connect(edge.url) as first, connect(edge.url) as second:
-            await send(first, chat(stream=True))
-            await phase_reached(edge, "streaming")
-            await send(second, chat(stream=stream))
-            await phase_reached(edge, "queued")
+    async with (
+        scene(one_word_then_silent, caplog, **tables) as (edge, server),
+        connect(edge.url) as first,
+        connect(edge.url) as second,
+    ):
+        await send(first, chat(stream=True))
+        await edge.phase_reached("streaming")
+        await send(second, chat(stream=stream))
+        await edge.phase_reached("queued")
 
-            await second.hang_up()
+        await second.hang_up()
 
-            (row,) = await edge_rows(edge, 1)
-            assert (row.status, row.phase, row.provider) == ("cancelled", "queued", "")
-            assert server.count("accepted") == 1
-            await first.hang_up()
-            assert [row.status for row in await edge.settled(2)] == ["cancelled"] * 2
+        await until(lambda: len(edge.rows()) == 1)
+        (row,) = edge.rows()
+        assert (row.status, row.phase, row.provider) == ("cancelled", "queued", "")
+        assert server.count("accepted") == 1
+        await first.hang_up()
+        assert [row.status for row in await edge.settled(2)] == ["cancelled"] * 2
 
 
 @both_ways
 async def test_while_waiting_to_retry(stream: bool, caplog: pytest.LogCaptureFixture) -> None:
     async with scene(refuses_for_now, caplog) as (edge, server), connect(edge.url) as client:
         await send(client, chat(stream=stream))
-        await phase_reached(edge, "retrying")
+        await edge.phase_reached("retrying")
 
         await client.hang_up()
 
@@ -225,7 +220,7 @@ async def test_in_a_second_attempt(stream: bool, caplog: pytest.LogCaptureFixtur
         await client.hang_up()
 
         with trio.fail_after(5):
-            await gone_at(server)
+            await server.client_left()
         rows = await edge.settled(2)
         assert [row.status for row in rows] == ["validation_failed", "cancelled"]
 
@@ -233,38 +228,40 @@ async def test_in_a_second_attempt(stream: bool, caplog: pytest.LogCaptureFixtur
 async def test_while_sending_to_a_client_that_reads_nothing_and_then_leaves(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with scene(flood, caplog) as (edge, server):
-        async with connect(edge.url, receive_buffer=4096) as client:
-            await send(client, chat(stream=True))
-            await stalled(server)
+    async with (
+        scene(flood, caplog) as (edge, server),
+        connect(edge.url, receive_buffer=4096) as client,
+    ):
+        await send(client, chat(stream=True))
+        await stalled(server)
 
-            await client.reset()
+        await client.reset()
 
-            with trio.fail_after(5):
-                await gone_at(server)
-            (row,) = await edge.settled()
-            assert (row.status, row.category) == ("cancelled", "give_up")
+        with trio.fail_after(5):
+            await server.client_left()
+        (row,) = await edge.settled()
+        assert (row.status, row.category) == ("cancelled", "give_up")
 
 
 async def test_a_client_that_reads_nothing_for_too_long_has_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with scene(flood, caplog, server="write_timeout_s = 0.2") as (edge, server):
-        async with connect(edge.url, receive_buffer=4096) as client:
-            await send(client, chat(stream=True))
-            await stalled(server)
+    async with (
+        scene(flood, caplog, server="write_timeout_s = 0.2") as (edge, server),
+        connect(edge.url, receive_buffer=4096) as client,
+    ):
+        await send(client, chat(stream=True))
+        await stalled(server)
 
-            with trio.fail_after(5):
-                await gone_at(server)
+        with trio.fail_after(5):
+            await server.client_left()
 
-            (row,) = await edge.settled()
-            assert (row.status, row.category) == ("cancelled", "give_up")
+        (row,) = await edge.settled()
+        assert (row.status, row.category) == ("cancelled", "give_up")
 
 
 @both_ways
-async def test_a_normal_end_is_no_give_up(
-    stream: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_normal_end_is_no_give_up(stream: bool, caplog: pytest.LogCaptureFixture) -> None:
     """Not even for a client that closes its connection the moment it has all it wanted."""
 
     async def answer(peer: Peer) -> None:
@@ -276,7 +273,7 @@ async def test_a_normal_end_is_no_give_up(
             await peer.send_chunk(b"data: [DONE]\n\n")
             await peer.end_chunks()
 
-    async with scene(answer, caplog) as (edge, server):
+    async with scene(answer, caplog) as (edge, _):
         async with trio.open_nursery() as nursery:
             for _ in range(20):
                 nursery.start_soon(partial(ask_once, edge.url, chat(stream=stream)))
@@ -290,26 +287,10 @@ async def leaving(client: RawClient, how: str) -> None:
         await (client.reset() if how == "reset" else client.hang_up())
 
 
-async def gone_at(server: RawServer) -> None:
-    """The provider has seen its connection end."""
-    while not {"closed", "reset"} & set(server.kinds()):
-        await trio.sleep(0.001)
-
-
 async def stalled(server: RawServer) -> None:
-    """Back-pressure has reached the provider: nothing is sent any more."""
-    before = -1
-    with trio.fail_after(10):
-        while server.count("sent") != before or before < 3:
-            before = server.count("sent")
-            await trio.sleep(0.05)
-
-
-async def edge_rows(edge: RunningGateway, count: int) -> list[object]:
-    with trio.fail_after(5):
-        while len(edge.rows()) < count:
-            await trio.sleep(0.001)
-    return list(edge.rows())
+    """Back-pressure has reached the provider: with everybody blocked, it still has to send."""
+    await server.happened("sent", 3)
+    await trio.testing.wait_all_tasks_blocked(0.05)
 
 
 def some_tool() -> dict[str, object]:

@@ -7,7 +7,7 @@ async with gateway(TOML) as edge:
 """
 
 import gc
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -44,10 +44,13 @@ class RunningGateway:
 
     async def settled(self, rows: int = 1) -> list[AttemptEnded]:
         """The ledger once it has so many rows and no run is left."""
-        with trio.fail_after(PATIENCE_S):
-            while len(self.rows()) < rows or len(self.gateway.desk.registry):
-                await trio.sleep(0.001)
+        await until(lambda: len(self.rows()) >= rows and not len(self.gateway.desk.registry))
         return self.rows()
+
+    async def phase_reached(self, phase: str) -> None:
+        """Wait until the newest live run is in this phase."""
+        registry = self.gateway.desk.registry
+        await until(lambda: [run.phase for run in registry.live()][-1:] == [phase])
 
     def assert_idle(self) -> None:
         """No run, no place in the queue and no slot is taken."""
@@ -73,7 +76,7 @@ async def gateway(config: str | Settings) -> AsyncGenerator[RunningGateway]:
         urls = await nursery.start(partial(_serve, built, shutdown))
         running = RunningGateway(urls[0], built, shutdown, events)
         yield running
-        await _calm(running)
+        await until(lambda: not len(built.desk.registry))
         running.assert_idle()
         assert built.desk.observers.failures == 0
         nursery.cancel_scope.cancel()
@@ -86,19 +89,21 @@ async def _serve(
     await built.serve(shutdown, task_status=task_status)
 
 
-async def _calm(running: RunningGateway) -> None:
-    with trio.move_on_after(PATIENCE_S):
-        while len(running.gateway.desk.registry):
-            await trio.sleep(0.001)
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until ``condition`` holds; it is looked at in every turn of the event loop."""
+    with trio.fail_after(PATIENCE_S):
+        while not condition():
+            await trio.lowlevel.checkpoint()
 
 
 def upstream_config(base_url: str, **tables: str) -> str:
     """One provider named ``gpu1`` behind ``*``; keyword tables are TOML text of that table."""
     provider = tables.pop("provider", "")
+    base_url = base_url if base_url.endswith("/v1") else f"{base_url}/v1"
     text = f"""
 [[providers]]
 name = "gpu1"
-base_url = "{base_url}/v1"
+base_url = "{base_url}"
 {provider}
 [[routes]]
 model = "*"

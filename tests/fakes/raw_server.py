@@ -102,6 +102,11 @@ class RawServer:
                 return found[times - 1]
             await self._news.wait()
 
+    async def client_left(self, times: int = 1) -> None:
+        """Wait until so many connections have been closed or broken by their clients."""
+        while self.count("closed") + self.count("reset") < times:
+            await self._news.wait()
+
 
 class Peer:
     """One accepted connection, seen from the server."""

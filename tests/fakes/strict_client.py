@@ -86,7 +86,8 @@ def _take_calls(calls: list[dict[str, Any]], entries: list[dict[str, Any]]) -> N
     for entry in entries:
         assert entry["index"] == len(calls), "indexes count up, one whole entry per call"
         call = {name: value for name, value in entry.items() if name != "index"}
-        assert call["id"] and call["id"] not in {other["id"] for other in calls}
+        assert call["id"]
+        assert call["id"] not in {other["id"] for other in calls}
         assert call["type"] == "function"
         assert isinstance(call["function"]["arguments"], str)
         calls.append(call)
