@@ -14,6 +14,7 @@ from edge.core.constrain import constrained_request
 from edge.core.contract import Contract
 from edge.core.feedback import retry_messages
 from edge.core.normalize import Normalizer
+from edge.core.reread import read_calls
 from edge.core.retry import Again
 from edge.core.stream_events import StreamEvent
 from edge.core.validate import holds_text, judge
@@ -234,7 +235,11 @@ class _Intake:
             )
         await self._take(self._normalizer.finish())
         output = self._collector.output()
-        return output if self._read_back is None else self._read_back(output)
+        if self._read_back is None:
+            return output
+        # A server that passed over the schema has answered as it always does.
+        run = self._run
+        return read_calls(self._read_back(output), run.compiled.contract, run.policy)
 
     async def _take(self, events: list[StreamEvent]) -> None:
         self._collector.feed(events)
