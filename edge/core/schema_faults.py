@@ -71,7 +71,7 @@ def find_faults(
     if isinstance(schema, bool):
         return (Fault((), "is not allowed"),)
     found = _Walk(schema, draft, engine).faults(schema, value, ())
-    return tuple(found[:MAX_FAULTS]) or (Fault((), "does not fit its JSON Schema"),)
+    return tuple(found) or (Fault((), "does not fit its JSON Schema"),)
 
 
 class _Walk:

@@ -2,6 +2,8 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edge.core.contract import Contract, ResponseFormat, Tool
 from edge.core.schemas import CACHED_LISTS, SchemaCache, compile_contract, compile_schema
@@ -219,3 +221,29 @@ def test_walking_is_refused_where_schema_and_value_are_both_large() -> None:
 
     assert wide.is_walkable({"p1": "s" * 1_000_000})
     assert not wide.is_walkable([0] * 10_000)
+
+
+KEYWORDS = [
+    *("type", "properties", "items", "prefixItems", "additionalProperties", "patternProperties"),
+    *("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "required", "enum", "const"),
+    *("pattern", "minimum", "$ref", "$defs", "$id", "$schema", "$anchor", "dependentSchemas"),
+]
+VALUES = st.sampled_from(["#", "#/$defs/a", "string", "object", "(a|b)*", "x", "a"]) | st.integers()
+JSON = st.recursive(
+    st.none() | st.booleans() | VALUES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*KEYWORDS, "a", "b"]), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON, JSON)
+def test_any_json_is_a_schema_that_judges_or_is_refused(schema: Any, value: Any) -> None:
+    try:
+        compiled = compile_schema(schema, PLACE)
+    except InvalidRequest:
+        return
+    for fault in compiled.faults(value, 100):
+        assert fault.message

@@ -220,6 +220,15 @@ def test_a_call_that_was_cut_is_never_repaired(finish: FinishReason) -> None:
     assert found.param == "tool_calls[1].arguments"
 
 
+def test_only_the_last_call_can_have_been_cut() -> None:
+    early = call(arguments='{"path": "a",}')
+    (first, _) = valid(answer(early, call(), finish="length")).calls
+    broken = call(arguments="{", fault="incomplete JSON: it ends inside an object")
+
+    assert first.repairs == ("trailing_comma",)
+    assert reason(answer(broken, call(), finish="length")).category == "incomplete"
+
+
 def test_a_whole_call_before_the_cut_stands() -> None:
     assert valid(answer(call(), finish="length")).calls == (call(),)
 
