@@ -100,5 +100,5 @@ def _by_schema(
     reasons: list[Reason] = []
     for fault in faults:
         at = below(place, fault.path)
-        reasons += refused(f"response_format: {at}: {fault.message}", at).reasons
+        reasons += refused(f"response_format: {fault.told_of(at)}", at).reasons
     return JudgedText(judged.text, (), tuple(reasons))

@@ -35,6 +35,8 @@ _OWN = frozenset(
         "maxItems", "uniqueItems", "minProperties", "maxProperties", "dependentRequired",
     }
 )  # fmt: skip
+# Our own words go on from the place; the library's name the value once more.
+_VERBS = ("is ", "does ", "holds ", "fits ")
 # Faults of these say that a branch was not meant at all.
 _TELLING = frozenset({"type", "const", "enum"})
 
@@ -52,6 +54,10 @@ class Fault:
     path: Path
     message: str
     keyword: str = ""
+
+    def told_of(self, place: str) -> str:
+        """The fault of what stands at ``place``, as a sentence without a full stop."""
+        return f"{place}{' ' if self.message.startswith(_VERBS) else ': '}{self.message}"
 
 
 def find_faults(

@@ -162,12 +162,13 @@ class _Choice:
     def _faulty(self, call: ToolCallDelta, place: str, cut: str) -> Reason:
         """The reader's own complaint, put into a category."""
         fault = _bounded(call.fault)
-        name = f"{shown(call.name)}: " if call.name else ""
+        named = not call.name or call.name in fault
+        told = f"{place}: {fault}" if named else f"{shown(call.name)}: {place}: {fault}"
         if cut:
-            return Reason("truncated", f"{name}{place} was {cut}: {fault}", place)
-        if "incomplete" in call.fault.lower():
-            return Reason("incomplete", f"{name}{place}: {fault}", place)
-        return Reason("not_json", f"{name}{place}: {fault}", place)
+            ending = "" if cut in fault else f"; it was {cut}"
+            return Reason("truncated", f"{told}{ending}", place)
+        incomplete = "incomplete" in call.fault.lower()
+        return Reason("incomplete" if incomplete else "not_json", told, place)
 
     def _unknown(self, call: ToolCallDelta, place: str) -> Reason | None:
         tools = self._contract.tools
@@ -222,7 +223,7 @@ class _Choice:
         reasons = []
         for fault in faults:
             where = below(at, fault.path)
-            message = f"{shown(call.name)}: {where}: {fault.message}{ending}"
+            message = f"{shown(call.name)}: {fault.told_of(where)}{ending}"
             reasons.append(Reason("schema", message, where))
         return reasons
 
