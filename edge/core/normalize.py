@@ -61,7 +61,7 @@ class Reader(Protocol):
         """Events of a piece of the provider's own reasoning field."""
         ...
 
-    def finish(self, *, truncated: bool) -> list[StreamEvent]:
+    def finish(self, *, truncated: bool, native_calls: bool = False) -> list[StreamEvent]:
         """What was held back, read to its end."""
         ...
 
@@ -86,8 +86,10 @@ class Normalizer:
             is called next, once the server has said that it broke off.
     """
 
-    def __init__(self, contract: Contract, policy: OutputPolicy) -> None:
+    def __init__(self, contract: Contract, policy: OutputPolicy, *, live: bool = True) -> None:
+        """``live`` tells whether text is shown as it comes, or only whole."""
         self._contract = contract
+        self._live = live
         self._policy = policy
         self._choices: dict[int, _Choice] = {}
         self._top_sent: dict[str, Any] = {}
@@ -127,8 +129,10 @@ class Normalizer:
             self._choice(0)
         for index in sorted(self._choices):
             choice = self._choices[index]
-            events += choice.reader.finish(truncated=choice.finish == "length")
-            events += choice.calls.finish()
+            calls = choice.calls.finish()
+            truncated = choice.finish == "length"
+            events += choice.reader.finish(truncated=truncated, native_calls=bool(calls))
+            events += calls
             events.append(Finish(choice.finish, index))
         if self.usage is not None:
             events.append(UsageReport(self.usage))
@@ -202,6 +206,7 @@ class Normalizer:
                 forms=policy.forms,
                 max_held_bytes=policy.max_held_bytes,
                 choice=index,
+                live=self._live,
             )
             choice = _Choice(reader, NativeCalls(self._contract.tools, index))
             self._choices[index] = choice

@@ -28,6 +28,7 @@ def _read(choice: CollectedChoice, contract: Contract, policy: OutputPolicy) -> 
         forms=policy.forms,
         max_held_bytes=policy.max_held_bytes,
         choice=choice.index,
+        live=False,
     )
     collector = Collector()
     collector.feed(reader.feed(choice.content))

@@ -52,6 +52,11 @@ class Answer(Protocol):
         ...
 
     @property
+    def is_live(self) -> bool:
+        """Whether the present attempt's text is shown as it comes."""
+        ...
+
+    @property
     def committed(self) -> bool:
         """Whether something of the present attempt has left for the client."""
         ...
@@ -131,6 +136,11 @@ class StreamedAnswer:
         self._last_write = trio.current_time()
         self.shown_chars = 0
         self.client_gone = False
+
+    @property
+    def is_live(self) -> bool:
+        """See :class:`Answer`."""
+        return not self._never_live and self._may_leave(TextDelta)
 
     @property
     def committed(self) -> bool:
@@ -235,6 +245,7 @@ class StreamedAnswer:
 class WholeAnswer:
     """One JSON body, once the verdict is Valid."""
 
+    is_live = False
     committed = False
     shown_chars = 0
 

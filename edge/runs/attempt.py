@@ -203,7 +203,7 @@ class _Intake:
         self._record = record
         self._answer = answer
         self._read_back = question.read_back
-        self._normalizer = Normalizer(question.contract, run.policy)
+        self._normalizer = Normalizer(question.contract, run.policy, live=answer.is_live)
         self._collector = Collector()
         self._max_held = run.policy.max_held_bytes
         self._complete = False
