@@ -38,6 +38,7 @@ async def sound(peer: Peer) -> None:
 
 
 async def hangs_up_at_once(peer: Peer) -> None:
+    await trio.lowlevel.checkpoint()
     peer.reset()
 
 

@@ -89,8 +89,9 @@ async def test_a_client_that_leaves_the_queue_is_gone_at_once(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hold, admission, 1000)
         await trio.testing.wait_all_tasks_blocked()
-        with trio.CancelScope() as leaving:
-            nursery.start_soon(_cancel_when_queued, admission, leaving)
+        leaving = trio.CancelScope()
+        nursery.start_soon(_cancel_when_queued, admission, leaving)
+        with leaving:
             await hold(admission, 0)
 
         assert leaving.cancelled_caught
