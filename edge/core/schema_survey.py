@@ -68,13 +68,15 @@ def survey(schema: object, param: str) -> Survey:
     """
     if isinstance(schema, bool):
         return Survey(schema, 1, ())
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         raise InvalidRequest("a JSON Schema must be an object", param=param)
-    _bound_size(schema, param)
+    nodes = _bounded_size(schema, param)
     cleaned = _cleaned(schema, _own_id(schema))
     if not known_draft(schema.get("$schema")):
         cleaned.pop("$schema", None)
-    patterns = _check(cleaned, param)
+    patterns, has_references = _check(cleaned, param)
+    if not has_references:
+        return Survey(cleaned, nodes, patterns)
     _refuse_loops(cleaned, param)
     return Survey(cleaned, _Ways(cleaned, param).of(cleaned), patterns)
 
@@ -104,7 +106,7 @@ class References:
             return self._anchors.get(pointer)
         found: Any = self._root
         for token in map(_unescape, pointer[1:].split("/")):
-            if isinstance(found, Mapping):
+            if isinstance(found, dict):
                 found = found.get(token)
             elif isinstance(found, list) and token.isdecimal() and int(token[:9]) < len(found):
                 found = found[int(token)]
@@ -120,7 +122,8 @@ class References:
                 yield self.resolve(reference)
 
 
-def _bound_size(schema: Mapping[str, Any], param: str) -> None:
+def _bounded_size(schema: Mapping[str, Any], param: str) -> int:
+    """How many values the schema holds, within the bounds of size and depth."""
     nodes = 0
     stack: list[tuple[Any, int]] = [(schema, 1)]
     while stack:
@@ -134,10 +137,11 @@ def _bound_size(schema: Mapping[str, Any], param: str) -> None:
             raise InvalidRequest(
                 f"the JSON Schema is too large (more than {MAX_NODES} values)", param=param
             )
-        if isinstance(value, Mapping):
-            stack += ((item, depth + 1) for item in value.values())
+        if isinstance(value, dict):
+            stack += [(item, depth + 1) for item in value.values()]
         elif isinstance(value, list):
-            stack += ((item, depth + 1) for item in value)
+            stack += [(item, depth + 1) for item in value]
+    return nodes
 
 
 def _own_id(schema: Mapping[str, Any]) -> str:
@@ -156,7 +160,7 @@ def _cleaned(schema: Mapping[str, Any], own_id: str) -> dict[str, Any]:
             result[key] = local or "#"
         elif key in DATA_KEYWORDS:
             result[key] = value
-        elif key in NAMED_SCHEMAS and isinstance(value, Mapping):
+        elif key in NAMED_SCHEMAS and isinstance(value, dict):
             result[key] = {name: _cleaned_value(item, own_id) for name, item in value.items()}
         else:
             result[key] = _cleaned_value(value, own_id)
@@ -164,7 +168,7 @@ def _cleaned(schema: Mapping[str, Any], own_id: str) -> dict[str, Any]:
 
 
 def _cleaned_value(value: Any, own_id: str) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return _cleaned(value, own_id)
     if isinstance(value, list):
         return [_cleaned_value(item, own_id) for item in value]
@@ -192,15 +196,19 @@ def subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
                     yield f"{key}[{index}]", item
 
 
-def _check(cleaned: dict[str, Any], param: str) -> tuple[str, ...]:
-    """Refuse references that lead outside; return the patterns."""
+def _check(cleaned: dict[str, Any], param: str) -> tuple[tuple[str, ...], bool]:
+    """Refuse references that lead outside; return the patterns, and whether any refer."""
+    has_references = False
     patterns: dict[str, None] = {}
     stack = [(param, cleaned)]
     while stack:
         place, schema = stack.pop()
         for keyword in REFERENCES:
             target = schema.get(keyword)
-            if isinstance(target, str) and not target.startswith("#"):
+            if not isinstance(target, str):
+                continue
+            has_references = True
+            if not target.startswith("#"):
                 raise InvalidRequest(
                     f"the JSON Schema refers to {target[:80]!r}; only references into the schema "
                     "itself (#…) are followed",
@@ -213,7 +221,7 @@ def _check(cleaned: dict[str, Any], param: str) -> tuple[str, ...]:
                 )
             patterns[pattern] = None
         stack += ((f"{place}.{below}", item) for below, item in subschemas(schema))
-    return tuple(patterns)
+    return tuple(patterns), has_references
 
 
 def _patterns(schema: Mapping[str, Any]) -> Iterator[str]:
