@@ -236,7 +236,7 @@ class ClientConnection:
         if self._arriving is exchange.incoming:
             self._arriving = None
         reply = exchange.reply
-        if not reply.complete or reply.closes or not exchange.incoming.complete:
+        if not reply.complete or reply.closes:
             self._end()
         elif self._ahead:
             self._begin(self._ahead.popleft())
@@ -255,7 +255,7 @@ class ClientConnection:
 
     def _client_gone(self) -> None:
         self.writer.close()
-        if self._current is not None and not self._current.reply.finished:
+        if self._current is not None:
             self._current.scope.cancel(reason="the client has gone")
 
 

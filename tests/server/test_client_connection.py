@@ -166,6 +166,26 @@ async def test_p4_http2_frames_do_not_end_the_server() -> None:
             assert (await client.get()).body == b"hello"
 
 
+async def test_a_connection_that_comes_too_late_is_closed_at_once() -> None:
+    class Draining:
+        """A service that takes no more."""
+
+        limits = ServerLimits()
+        draining = True
+
+        async def answer(self, _exchange: Exchange) -> None:
+            raise AssertionError("no request is made")
+
+        async def serve_websocket(self, _connection: ClientConnection, _opening: bytes) -> None:
+            raise AssertionError("no request is made")
+
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs, trio.fail_after(PATIENCE_S):
+        await ClientConnection(ours, None, Draining()).run()
+        assert theirs.recv(1) == b""
+
+
 # P5: no HTTP/2
 
 
@@ -320,6 +340,23 @@ async def test_an_answer_without_the_body_ends_the_connection_and_asks_for_none(
         rest = await client.until_closed()
 
     assert (answer.status, rest) == (400, b"")
+
+
+async def test_a_body_is_not_kept_while_its_answer_streams() -> None:
+    async def handle(request: GatewayRequest) -> RunResponse:
+        await request.body()
+
+        async def carry(reply: Reply) -> None:
+            await reply.start(200, [])
+            with pytest.raises(GatewayFault, match="before its answer begins"):
+                await request.body()
+
+        return RunResponse(carry)
+
+    async with running(direct={("POST", "/"): handle}) as url, connect(url) as client:
+        answer = await client.post("/", b"abc")
+
+    assert (answer.status, answer.body) == (200, b"")
 
 
 # Heads

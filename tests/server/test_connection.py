@@ -60,6 +60,10 @@ def app_with_views() -> QuartTrio:
     async def redirect() -> Response:
         return Response("", 308, {"location": "/elsewhere"})
 
+    @app.get("/deep/path")
+    async def deep() -> str:
+        return "deep"
+
     @app.get("/slash/")
     async def slash() -> str:
         return "slash"
@@ -169,7 +173,9 @@ async def test_a_bug_in_a_view_is_logged_once(caplog: pytest.LogCaptureFixture) 
 async def test_redirects_and_missing_slashes_are_no_errors() -> None:
     async with running(app_with_views()) as url, connect(url) as client:
         redirect = await client.get("/redirect")
+        merged = await client.get("/deep//path")
         slash = await client.get("/slash")
 
     assert (redirect.status, redirect.headers["location"]) == (308, "/elsewhere")
+    assert (merged.status, merged.headers["location"][-10:]) == (308, "/deep/path")
     assert slash.body == b"slash"

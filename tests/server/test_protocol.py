@@ -156,6 +156,17 @@ def test_what_is_no_request_for_us_is_refused(stream: bytes, status: int) -> Non
     assert sink.requests == []
 
 
+def test_bodies_before_a_head_do_not_count_for_its_length() -> None:
+    sink = Sink()
+    parser = parser_of(sink)
+    post = b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n" + b"x" * 1000
+    parser.feed(post * 3 + b"GET / HTTP/1.1\r\n")
+    parser.feed(HOST)
+    parser.feed(b"\r\n")
+
+    assert [request.method for request in sink.requests] == ["POST"] * 3 + ["GET"]
+
+
 def test_a_websocket_handshake_ends_http() -> None:
     sink = Sink()
     parser_of(sink).feed(STREAMS["websocket"])

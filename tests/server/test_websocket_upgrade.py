@@ -1,5 +1,8 @@
 """WebSocket on the port that serves HTTP: hypercorn's protocol on one of our connections."""
 
+from contextlib import AsyncExitStack
+
+import pytest
 import trio
 from quart import abort, websocket
 from quart_trio import QuartTrio
@@ -73,6 +76,22 @@ async def test_the_server_may_close() -> None:
         frames = await client.until_closed()
 
     assert frames == b"\x81\x09only this" + CLOSED
+
+
+async def test_a_client_that_does_not_close_its_side_is_not_waited_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("edge.server.websocket_upgrade._LINGER_S", 0.05)
+    stop = trio.Event()
+    async with AsyncExitStack() as outlives:
+        with trio.fail_after(5):
+            limits = ServerLimits(drain_s=3600)
+            app = app_with_sockets(trio.Event())
+            async with running(app, limits=limits, shutdown=stop) as url:
+                client = await outlives.enter_async_context(connect(url))
+                await client.request("/once", headers=HANDSHAKE)
+                await client.until_closed()
+                stop.set()
 
 
 async def test_the_server_may_refuse() -> None:
