@@ -187,6 +187,10 @@ class FakeProvider:
             data = b"%b%b%018d%b\r\n" % (size, before, monotonic_ns(), after)
             if not self._send(connection, data):
                 return
+            if script is wire_text.CALL and not connection.left:
+                # A held answer's latency counts from its last chunk, so the end comes with it.
+                self._end(connection, script)
+                return
         self._plan_next(connection)
 
     def _plan_next(self, connection: Connection) -> None:
