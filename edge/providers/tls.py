@@ -120,15 +120,10 @@ class TlsChannel:
             return b""
         read = self._tls.read
         pieces: list[bytes] = []
-        size = 0
         try:
-            while size < READ_SIZE:
-                piece = read(READ_SIZE)
-                if not piece:
-                    self._ended = True
-                    break
+            while piece := read(READ_SIZE):
                 pieces.append(piece)
-                size += len(piece)
+            self._ended = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:

@@ -246,7 +246,9 @@ async def raw_server(
     if receive_buffer:
         listener.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     server = RawServer(listener.socket.getsockname()[1], secure=tls is not None)
-    async with trio.open_nursery() as nursery, listener:
+    # The listener is outside: closing it in a cancelled nursery would put Cancelled in the place of
+    # a failed assertion, and the nursery would swallow that.
+    async with listener, trio.open_nursery() as nursery:
         nursery.start_soon(partial(_accept_all, server, listener, script, tls))
         try:
             yield server

@@ -68,6 +68,8 @@ def test_no_proxy_spares_nobody_else(spared: str) -> None:
         ("https://11.1.2.3", "10.0.0.0/8", PROXY),
         ("https://[fd00::1]", "fd00::/8", ""),
         ("https://[::1]", "::1", ""),
+        ("https://[::1]", "[::1]:443", ""),
+        ("https://[fd00::443]", "fd00::443", ""),
         ("https://10.1.2.3", "fd00::/8", PROXY),
         ("https://10.1.2.3", "10.1.2.3", ""),
     ],
