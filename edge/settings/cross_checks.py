@@ -133,6 +133,6 @@ def _unknown_models(keys: Tables, routes: Tables) -> Iterator[Complaint]:
     for place, key in keys:
         models = key.get("models")
         for index, model in enumerate(models if isinstance(models, list) else []):
-            if isinstance(model, str) and model != "*" and model not in served:
+            if isinstance(model, str) and "*" not in model and model not in served:
                 hint = did_you_mean(model, served)
                 yield Complaint(f"{place}.models[{index}]", f"no route serves {shown(model)}{hint}")

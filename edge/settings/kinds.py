@@ -63,15 +63,25 @@ class PlainName:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelPattern:
-    """A public model name, or ``*`` alone."""
+class ModelName:
+    """A model's name, ``*`` alone where a ``wildcard`` is allowed, empty where that is."""
+
+    wildcard: bool = False
+    empty: bool = False
 
     def __call__(self, value: str) -> str:
         """See :class:`Check`."""
-        if not value or len(value) > 256 or not value.isprintable() or value != value.strip():
+        if value == "*" and self.wildcard:
+            return value
+        if "*" in value:
+            raise ValueError(
+                f'only "*" alone is a wildcard, not {shown(value)}'
+                if self.wildcard
+                else "must be a model's name; wildcards stand in routes only"
+            )
+        is_name = value.isprintable() and value == value.strip() and len(value) <= 256
+        if not is_name or not (value or self.empty):
             raise ValueError(f"must be a model's name, not {shown(value)}")
-        if "*" in value and value != "*":
-            raise ValueError(f'only "*" alone is a wildcard, not {shown(value)}')
         return value
 
 
@@ -192,7 +202,9 @@ class Secret:
 
 
 Name: TypeAlias = Annotated[str, PlainName()]
-Model: TypeAlias = Annotated[str, ModelPattern()]
+RouteModel: TypeAlias = Annotated[str, ModelName(wildcard=True)]
+KeyModel: TypeAlias = Annotated[str, ModelName()]
+TargetModel: TypeAlias = Annotated[str, ModelName(empty=True)]
 Url: TypeAlias = Annotated[str, HttpUrl()]
 WebOrigin: TypeAlias = Annotated[str, Origin()]
 Seconds: TypeAlias = Annotated[float, Bounds(0, 86_400 * 7, above=True)]

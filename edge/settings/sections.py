@@ -12,12 +12,14 @@ from edge.core.output_policy import OutputPolicy
 from edge.settings.kinds import (
     Address,
     Count,
-    Model,
+    KeyModel,
     Name,
     Positive,
     ReadableFile,
+    RouteModel,
     Seconds,
     Secret,
+    TargetModel,
     Url,
     WebOrigin,
     Weight,
@@ -70,7 +72,7 @@ class KeySettings:
     name: Name
     key: Secret
     max_concurrent: Count = 0
-    models: tuple[Model, ...] = ()
+    models: tuple[KeyModel, ...] = ()
     observe: bool = False
     mirror: bool = True
     cancel: bool = True
@@ -129,7 +131,7 @@ class TargetSettings:
     """
 
     provider: Name
-    model: str = ""
+    model: TargetModel = ""
     weight: Weight = 1.0
 
 
@@ -143,7 +145,7 @@ class RouteSettings:
         output: ``[output]`` with this route's ``[routes.output]`` laid over it.
     """
 
-    model: Model
+    model: RouteModel
     targets: tuple[TargetSettings, ...]
     policy: PoolPolicy = "least_busy"
     output: OutputPolicy = OutputPolicy()

@@ -10,7 +10,7 @@ from edge.settings.kinds import (
     ExistingFile,
     FileToWrite,
     HttpUrl,
-    ModelPattern,
+    ModelName,
     Origin,
     PlainName,
 )
@@ -120,15 +120,30 @@ def test_a_name_that_could_not_stand_in_a_header_is_refused(name: str) -> None:
         PlainName()(name)
 
 
-@pytest.mark.parametrize("model", ["*", "qwen3-coder", "org/model:7b", "modèle"])
+@pytest.mark.parametrize("model", ["qwen3-coder", "org/model:7b", "modèle", "x" * 256])
 def test_a_model_may_have_any_printable_name(model: str) -> None:
-    assert ModelPattern()(model) == model
+    for check in (ModelName(), ModelName(wildcard=True), ModelName(empty=True)):
+        assert check(model) == model
 
 
-@pytest.mark.parametrize("model", ["", " a", "a\n", "x" * 257, "gpt-*", "**"])
-def test_a_route_is_one_name_or_the_whole_wildcard(model: str) -> None:
-    with pytest.raises(ValueError, match=r"model's name|wildcard"):
-        ModelPattern()(model)
+@pytest.mark.parametrize("model", [" a", "a\n", "x" * 257, "gpt-*", "**"])
+def test_what_no_model_is_called_is_refused_everywhere(model: str) -> None:
+    for check in (ModelName(), ModelName(wildcard=True), ModelName(empty=True)):
+        with pytest.raises(ValueError, match=r"model's name|wildcard"):
+            check(model)
+
+
+def test_the_wildcard_stands_in_routes_only_and_nothing_in_targets_only() -> None:
+    assert ModelName(wildcard=True)("*") == "*"
+    assert ModelName(empty=True)("") == ""
+    for check, model in [
+        (ModelName(), "*"),
+        (ModelName(empty=True), "*"),
+        (ModelName(), ""),
+        (ModelName(wildcard=True), ""),
+    ]:
+        with pytest.raises(ValueError, match="must be a model's name"):
+            check(model)
 
 
 def test_bounds_are_exact() -> None:
