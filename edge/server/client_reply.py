@@ -15,6 +15,7 @@ connection for HTTP/1.0. HEAD, 204 and 304 have no body, whatever is written.
 
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
@@ -64,10 +65,11 @@ class SocketWriter:
             await self.drain()
 
     def write_nowait(self, data: bytes) -> None:
-        """Give ``data`` to the kernel, or keep it until the next write."""
+        """Give ``data`` to the kernel, or keep it until the next write; never raises."""
         if not self.gone:
             self._unsent += data
-            del self._unsent[: self._send_now(self._unsent)]
+            with suppress(ClientGone):
+                del self._unsent[: self._send_now(self._unsent)]
 
     async def drain(self) -> None:
         """Wait until the kernel has taken everything; raises as :meth:`write` does."""

@@ -77,7 +77,7 @@ class RawClient:
         if bodyless:
             return head
         if self._chunked:
-            body = b"".join([chunk async for chunk in self._chunks()])
+            body = await self.rest_of_chunks()
         elif "content-length" in head.headers:
             body = await self.exactly(int(head.headers["content-length"]))
         else:
@@ -101,6 +101,13 @@ class RawClient:
         data = await self.exactly(size)
         assert await self.exactly(2) == b"\r\n"
         return data
+
+    async def rest_of_chunks(self) -> bytes:
+        """What is left of a chunked body, put together."""
+        body = b""
+        while chunk := await self.chunk():
+            body += chunk
+        return body
 
     async def exactly(self, count: int) -> bytes:
         while len(self._buffer) < count:
@@ -130,10 +137,6 @@ class RawClient:
         linger_for_nothing = struct.pack("ii", 1, 0)
         self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_for_nothing)
         await self.stream.aclose()
-
-    async def _chunks(self) -> AsyncGenerator[bytes, None]:
-        while chunk := await self.chunk():
-            yield chunk
 
     async def _until(self, end: bytes) -> bytes:
         while end not in self._buffer:

@@ -118,24 +118,26 @@ async def test_garbage_behind_a_request_does_not_spoil_its_answer() -> None:
     assert (answer.body, answer.headers["connection"], rest) == (b"hello", "close", b"")
 
 
+class NoService:
+    """A service that is never to be asked; a WebSocket meets a bug in it."""
+
+    def __init__(self, *, draining: bool = False) -> None:
+        self.limits = ServerLimits()
+        self.draining = draining
+
+    async def answer(self, _exchange: Exchange) -> None:
+        raise AssertionError("no request is made")
+
+    async def serve_websocket(self, _connection: ClientConnection, _opening: bytes) -> None:
+        raise KeyError("stream 1")
+
+
 # P4: nothing a client does ends another's connection
 
 
 async def test_p4_what_breaks_one_connection_breaks_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Broken:
-        """A service with a bug outside every request."""
-
-        limits = ServerLimits()
-        draining = False
-
-        async def answer(self, _exchange: Exchange) -> None:
-            raise AssertionError("no request is made")
-
-        async def serve_websocket(self, _connection: ClientConnection, _opening: bytes) -> None:
-            raise KeyError("stream 1")
-
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs:
@@ -143,7 +145,7 @@ async def test_p4_what_breaks_one_connection_breaks_no_other(
             b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
         )
         with trio.fail_after(PATIENCE_S):
-            await ClientConnection(ours, None, Broken()).run()
+            await ClientConnection(ours, None, NoService()).run()
 
         assert ours.fileno() == -1
     assert [record.message for record in caplog.records] == ["a connection failed"]
@@ -166,23 +168,24 @@ async def test_p4_http2_frames_do_not_end_the_server() -> None:
             assert (await client.get()).body == b"hello"
 
 
+async def test_garbage_from_a_client_that_has_left_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.send(b"\x00\x01\x02\x03")
+    theirs.close()
+    with trio.fail_after(PATIENCE_S):
+        await ClientConnection(ours, None, NoService()).run()
+
+    assert caplog.records == []
+
+
 async def test_a_connection_that_comes_too_late_is_closed_at_once() -> None:
-    class Draining:
-        """A service that takes no more."""
-
-        limits = ServerLimits()
-        draining = True
-
-        async def answer(self, _exchange: Exchange) -> None:
-            raise AssertionError("no request is made")
-
-        async def serve_websocket(self, _connection: ClientConnection, _opening: bytes) -> None:
-            raise AssertionError("no request is made")
-
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs, trio.fail_after(PATIENCE_S):
-        await ClientConnection(ours, None, Draining()).run()
+        await ClientConnection(ours, None, NoService(draining=True)).run()
         assert theirs.recv(1) == b""
 
 
