@@ -27,6 +27,7 @@ from edge.runs.admission import Admission
 from edge.runs.attempt import Attempts, ProviderOptions
 from edge.runs.deadlines import AttemptTimeouts
 from edge.runs.dispatch import Dispatcher
+from edge.runs.drain import Drainer, DrainTerms
 from edge.runs.observers import Observers
 from edge.runs.registry import Registry
 from edge.runs.run import Desk
@@ -59,6 +60,7 @@ class Gateway:
     providers: Mapping[str, Provider]
     handlers: Handlers
     ledger: MemoryLedger
+    drainer: Drainer
 
     @classmethod
     def build(cls, settings: Settings) -> "Gateway":
@@ -70,8 +72,12 @@ class Gateway:
         registry, ledger = Registry(), MemoryLedger()
         observers = Observers([ledger, RunLog(trace_content=settings.telemetry.trace_content)])
         admission = Admission(_admission_limits(settings))
+        drainer = Drainer()
         attempts = Attempts(
-            dispatcher, observers, {spec.name: _options(spec) for spec in settings.providers}
+            dispatcher,
+            observers,
+            {spec.name: _options(spec) for spec in settings.providers},
+            drainer,
         )
         desk = Desk(registry, observers, admission, dispatcher, attempts, random.random)
         doorkeeper = _doorkeeper(settings)
@@ -83,7 +89,7 @@ class Gateway:
             runs=RunsHandler(registry, doorkeeper),
             operations=OperationsHandler(routes, dispatcher, lambda: admission.draining),
         )
-        return cls(settings, desk, providers, handlers, ledger)
+        return cls(settings, desk, providers, handlers, ledger, drainer)
 
     async def serve(
         self,
@@ -103,6 +109,7 @@ class Gateway:
         )
         try:
             async with trio.open_nursery() as nursery:
+                await nursery.start(self.drainer.run)
                 nursery.start_soon(self._drain_on, shutdown)
                 await listener.serve(
                     build_app(self.handlers),
@@ -190,7 +197,12 @@ def _options(spec: ProviderSettings) -> ProviderOptions:
         ),
         strict_tools=spec.strict_tools,
         send_metadata=spec.send_metadata,
+        drain=_drain_terms(spec) if spec.on_give_up == "drain" else None,
     )
+
+
+def _drain_terms(spec: ProviderSettings) -> DrainTerms:
+    return DrainTerms(drain_s=spec.drain_s, drain_tokens=spec.drain_tokens)
 
 
 def _routes(settings: Settings) -> list[Route]:

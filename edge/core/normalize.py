@@ -41,7 +41,7 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
 BROKEN_FINISHES = frozenset({"error", "abort", "aborted", "cancelled"})
 
 # Fields of a chunk, a delta and a choice that travel without being understood.
-TOP_EXTRAS = ("system_fingerprint", "service_tier")
+TOP_EXTRAS = frozenset({"system_fingerprint", "service_tier"})
 DELTA_EXTRAS = ("refusal", "annotations", "audio")
 BESIDE_EXTRAS = ("logprobs",)
 
@@ -92,7 +92,7 @@ class Normalizer:
         self._live = live
         self._policy = policy
         self._choices: dict[int, _Choice] = {}
-        self._top_sent: dict[str, Any] = {}
+        self._top_seen: set[str] = set()
         self._broken: ProviderProtocolError | None = None
         self.usage: dict[str, Any] | None = None
 
@@ -105,19 +105,19 @@ class Normalizer:
         """The events of one ``chat.completion.chunk``."""
         if self._broken is not None:
             raise self._broken
-        events: list[StreamEvent] = []
-        usage = chunk.get("usage")
-        if usage and isinstance(usage, dict):
-            self.usage = usage
+        if chunk.get("usage"):
+            self._note_usage(chunk["usage"])
         choices = chunk.get("choices")
         if not choices:
-            return events
-        if not isinstance(choices, list):
+            return []
+        if type(choices) is not list:
             raise ProviderProtocolError("a chunk's choices are no list")
+        events: list[StreamEvent] = []
         for entry in choices:
             if isinstance(entry, dict):
                 self._feed_choice(entry, events)
-        self._note_top(chunk, events)
+        if not self._top_seen >= chunk.keys() & TOP_EXTRAS:
+            self._note_top(chunk, events)
         return events
 
     def finish(self) -> list[StreamEvent]:
@@ -137,6 +137,10 @@ class Normalizer:
         if self.usage is not None:
             events.append(UsageReport(self.usage))
         return events
+
+    def _note_usage(self, usage: object) -> None:
+        if isinstance(usage, dict):
+            self.usage = usage
 
     def _feed_choice(self, entry: Mapping[str, Any], events: list[StreamEvent]) -> None:
         index = entry.get("index")
@@ -189,11 +193,11 @@ class Normalizer:
 
     def _note_top(self, chunk: Mapping[str, Any], events: list[StreamEvent]) -> None:
         """Report a top-level extra when it is first seen; they are constant within an answer."""
-        for name in TOP_EXTRAS:
-            value = chunk.get(name)
-            if value and name not in self._top_sent:
-                self._top_sent[name] = value
-                events.insert(0, Extras(top={name: value}))
+        new = {name: chunk[name] for name in TOP_EXTRAS if chunk.get(name)}
+        new = {name: value for name, value in new.items() if name not in self._top_seen}
+        self._top_seen |= new.keys()
+        if new:
+            events.insert(0, Extras(top=new))
 
     def _choice(self, index: int) -> _Choice:
         choice = self._choices.get(index)

@@ -5,6 +5,7 @@ not wait, after the provider's connection has been closed.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -22,11 +23,12 @@ from edge.core.verdict import Invalid, Reason, Verdict
 from edge.errors import EdgeError, ProviderProtocolError
 from edge.providers.port import ChunkStream, ProviderRequest
 from edge.runs.answer import Answer
-from edge.runs.books import AttemptRecord
+from edge.runs.books import AttemptRecord, interruption
 from edge.runs.deadlines import AttemptDeadline, AttemptTimeouts
 from edge.runs.dispatch import Dispatcher, Lease
+from edge.runs.drain import Drained, Drainer, DrainTerms
 from edge.runs.observers import Observers
-from edge.runs.registry import Run
+from edge.runs.registry import ChatRun, Run
 from edge.wire.openai_chat import provider_body
 
 ReadBack: TypeAlias = Callable[[CollectedOutput], CollectedOutput]
@@ -41,11 +43,15 @@ class ProviderOptions:
     Attributes:
         strict_tools: ask for constrained arguments.
         send_metadata: put what a retry carries into the body's ``metadata`` too.
+        ask_usage: ask for usage where a tunnelled client did not.
+        drain: how far an answer is read on after its client has gone; None: not at all.
     """
 
     timeouts: AttemptTimeouts = AttemptTimeouts()
     strict_tools: bool = False
     send_metadata: bool = False
+    ask_usage: bool = True
+    drain: DrainTerms | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +88,15 @@ class Attempts:
         dispatcher: Dispatcher,
         observers: Observers,
         options: Mapping[str, ProviderOptions],
+        drainer: Drainer,
     ) -> None:
         self._dispatcher = dispatcher
         self._observers = observers
         self._options = options
+        self._drainer = drainer
 
     async def make(
-        self, run: Run, plan: AttemptPlan, answer: Answer
+        self, run: ChatRun, plan: AttemptPlan, answer: Answer
     ) -> tuple[AttemptRecord, Verdict | None]:
         """Make one attempt; a sound answer has been delivered when this returns.
 
@@ -121,24 +129,39 @@ class Attempts:
             except EdgeError as error:
                 record.fail(error, committed=answer.committed)
             finally:
-                lease.release(record.outcome)
+                if not record.is_handed_over:
+                    lease.release(record.outcome)
         return record, verdict
 
     async def _receive(
-        self, run: Run, lease: Lease, question: _Question, record: AttemptRecord, answer: Answer
+        self, run: ChatRun, lease: Lease, question: _Question, record: AttemptRecord, answer: Answer
     ) -> CollectedOutput:
         """Read the provider's answer to its end, showing what may be shown on the way."""
         intake = _Intake(run, question, record, answer)
         timeouts = self._options[lease.provider_name].timeouts
         run.phase = "connecting"
         with AttemptDeadline(timeouts, provider=lease.provider_name) as deadline:
-            async with lease.provider.open(question.request) as stream:
+            async with self._open(run, lease, question.request, record, deadline) as stream:
                 run.phase = "waiting"
                 await intake.take_all(stream, deadline)
         return await intake.finish()
 
+    def _open(
+        self,
+        run: ChatRun,
+        lease: Lease,
+        request: ProviderRequest,
+        record: AttemptRecord,
+        deadline: AttemptDeadline,
+    ) -> AbstractAsyncContextManager[ChunkStream]:
+        terms = self._options[lease.provider_name].drain
+        if terms is None:
+            return lease.provider.open(request)
+        custody = _Custody(run, lease, record, deadline)
+        return self._drainer.open(lease.provider, request, terms, custody)
+
     async def _settle(
-        self, run: Run, output: CollectedOutput, record: AttemptRecord, answer: Answer
+        self, run: ChatRun, output: CollectedOutput, record: AttemptRecord, answer: Answer
     ) -> Verdict | None:
         """Judge a whole answer and, if it may leave, deliver the rest of it."""
         run.phase = "validating"
@@ -162,10 +185,15 @@ class Attempts:
         run.phase = "writing"
         await answer.deliver(verdict.output if verdict else output)
         # Observed faults stay in the row of an answer that was delivered all the same.
-        record.end("success", category=reasons[0].category if reasons else "", reasons=reasons)
+        record.end(
+            "success",
+            category=reasons[0].category if reasons else "",
+            reasons=reasons,
+            made_calls=any(choice.calls for choice in output.choices),
+        )
         return verdict
 
-    def _question(self, run: Run, plan: AttemptPlan, lease: Lease) -> _Question:
+    def _question(self, run: ChatRun, plan: AttemptPlan, lease: Lease) -> _Question:
         options = self._options[lease.provider_name]
         chat = run.request
         facts = _attempt_facts(run, plan)
@@ -193,11 +221,36 @@ class Attempts:
         return _Question(request, contract, read_back)
 
 
+class _Custody:
+    """Keeps slot and row of an attempt whose answer is drained, until the drain has ended."""
+
+    def __init__(
+        self, run: Run, lease: Lease, record: AttemptRecord, deadline: AttemptDeadline
+    ) -> None:
+        self._run = run
+        self._lease = lease
+        self._record = record
+        self._deadline = deadline
+
+    def gave_up(self) -> bool:
+        """See :class:`~edge.runs.drain.Custodian`."""
+        return not self._deadline.expired and interruption(self._run)[1] == "give_up"
+
+    def hand_over(self) -> None:
+        """See :class:`~edge.runs.drain.Custodian`."""
+        self._record.hand_over()
+
+    def drained(self, result: Drained) -> None:
+        """See :class:`~edge.runs.drain.Custodian`."""
+        self._record.close_drained(result.ended_by, usage=result.usage, tokens=result.chunks)
+        self._lease.release(self._record.outcome)
+
+
 class _Intake:
     """Takes an answer in: normalizes, collects, and offers the client what may leave."""
 
     def __init__(
-        self, run: Run, question: _Question, record: AttemptRecord, answer: Answer
+        self, run: ChatRun, question: _Question, record: AttemptRecord, answer: Answer
     ) -> None:
         self._run = run
         self._record = record

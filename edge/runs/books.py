@@ -6,6 +6,7 @@ end of a drain), past its deadline, or neither, which means that the client has 
 """
 
 import time
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -48,8 +49,8 @@ class RunBook:
                 request_id=run.request_id,
                 key=run.key,
                 route=run.route,
-                model=run.identity.model,
-                streamed=run.request.stream,
+                model=run.model,
+                streamed=run.stream,
                 at=run.started_at,
                 time=time.time(),
             )
@@ -62,6 +63,14 @@ class RunBook:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._run.draining:
+            # The drain's end writes the last row, and then closes this book.
+            self._run.phase = "draining"
+            self._run.on_drained = partial(self._close, exc)
+        else:
+            self._close(exc)
+
+    def _close(self, exc: BaseException | None) -> None:
         run = self._run
         if not run.rows or (exc is not None and not self._is_booked(exc)):
             # It ended between attempts (in the queue, in a pause) or before the first one.
@@ -93,6 +102,8 @@ class RunBook:
         """Whether the last row already says how the run ended."""
         if not self._run.rows:
             return False
+        if self._run.delivered:
+            return True
         last = self._run.rows[-1].status
         if isinstance(exc, EdgeError) and not isinstance(exc, RunTimeout | RunCancelled):
             return last != "success"
@@ -105,6 +116,7 @@ class AttemptRecord:
     Attributes:
         outcome: set by :meth:`succeed`, :meth:`fail` or :meth:`end`; without it the attempt was
             interrupted.
+        is_handed_over: the answer is being drained, and the row is written at the drain's end.
     """
 
     def __init__(
@@ -133,6 +145,9 @@ class AttemptRecord:
         self.usage: dict[str, Any] | None = None
         self.bytes_out = 0
         self.outcome: AttemptOutcome | None = None
+        self.is_handed_over = False
+        self._phase = ""
+        self._drained_tokens = 0
 
     def __enter__(self) -> Self:
         return self
@@ -193,12 +208,33 @@ class AttemptRecord:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self.is_handed_over:
+            return
         if self.outcome is None:
             if isinstance(exc, EdgeError):
                 self.fail(exc)
             else:
                 status, category = interruption(self._run)
                 self.end(status, category=category)
+        self._write()
+
+    def hand_over(self) -> None:
+        """The client has gone and the answer is read on: :meth:`close_drained` writes the row."""
+        self.is_handed_over = True
+        self._phase = self._run.phase
+        self._run.draining = True
+
+    def close_drained(self, ended_by: str, *, usage: dict[str, Any] | None, tokens: int) -> None:
+        """The drain has ended; ``tokens`` is a guess for a provider that reported no usage."""
+        run = self._run
+        self.usage, self._drained_tokens = usage, tokens
+        self.end("drained", category="give_up" if ended_by == "end" else ended_by)
+        self._write()
+        run.draining = False
+        if run.on_drained is not None:
+            run.on_drained()
+
+    def _write(self) -> None:
         row = self._row()
         self._run.rows.append(row)
         self._observers.tell(row)
@@ -223,7 +259,7 @@ class AttemptRecord:
             status=outcome.status,
             category=outcome.category,
             reason=_reason(outcome),
-            phase=run.phase if outcome.status in ("cancelled", "timeout") else "",
+            phase=self._interrupted_in(),
             calls=tuple(call.name for call in calls),
             forms=tuple(sorted({call.origin for call in calls})),
             repairs=tuple(repair for call in calls for repair in call.repairs),
@@ -238,13 +274,19 @@ class AttemptRecord:
             total_s=now - self._began,
         )
 
+    def _interrupted_in(self) -> str:
+        if self.is_handed_over:
+            return self._phase
+        status = self.outcome.status if self.outcome else ""
+        return self._run.phase if status in ("cancelled", "timeout") else ""
+
     def _usage(self) -> Usage:
         output = self.output
         usage = self.usage or (output.usage if output else None)
         if usage:
             return reported_usage(usage)
         if output is None:
-            return Usage()
+            return Usage(output_tokens=self._drained_tokens)
         chars = sum(
             len(choice.content)
             + len(choice.reasoning)
@@ -267,7 +309,7 @@ def response_mode(run: Run, path: Path) -> ResponseMode:
     """How the client is being answered."""
     if path == "tunnel":
         return "tunnel"
-    return run.policy.buffer if run.request.stream else "whole"
+    return run.policy.buffer if run.stream else "whole"
 
 
 def reported_usage(usage: dict[str, Any]) -> Usage:

@@ -5,6 +5,7 @@ port with an in-memory implementation; several replicas could share another one.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,34 +24,40 @@ class Run:
     """One admitted client request, from decode to its last byte.
 
     What was decided before the run is fixed; what happens to it is written here as it goes, for
-    whoever looks (the runs API, the ledger).
+    whoever looks (the runs API, the ledger). What only one kind of run has is in a subclass.
 
     Attributes:
-        messages: the request's messages, healed where that was needed.
-        healed: what was healed in the messages.
-        identity: what every chunk of its answer repeats.
+        model: the client's name for it.
+        created: seconds since 1970.
+        stream: whether the client asked for a stream.
         phase: where the run is now: ``queued``, ``connecting``, ``waiting`` (for the first
-            token), ``streaming``, ``validating``, ``retrying``, ``writing``, ``done``.
+            token), ``streaming``, ``validating``, ``retrying``, ``writing``, ``draining``,
+            ``done``.
         scope: the run's cancel scope; its deadline is ``run_timeout_s``.
         stopped_by: the error to tell the client when ``scope`` was cancelled on purpose.
+        delivered: the client has its whole answer, though the run may still be winding up; from
+            then on its leaving is no give-up.
+        draining: the client gave up, and the last answer is read on for the bill.
+        on_drained: ends the run when it has been.
     """
 
     id: str
     request_id: str
     key: str
     route: str
-    request: ChatRequest
-    messages: list[dict[str, Any]]
-    compiled: CompiledContract
+    model: str
+    created: int
+    stream: bool
     policy: OutputPolicy
-    identity: Identity
-    healed: tuple[str, ...] = ()
     key_limit: int = 0
     trace_headers: dict[str, str] = field(default_factory=dict)
     started_at: float = field(default_factory=trio.current_time)
     phase: str = "queued"
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     stopped_by: EdgeError | None = None
+    delivered: bool = False
+    draining: bool = False
+    on_drained: Callable[[], None] | None = None
     rows: list[AttemptEnded] = field(default_factory=list)
     status: AttemptEnd | None = None
     ended_at: float | None = None
@@ -67,16 +74,36 @@ class Run:
         return {
             "id": self.id,
             "object": "edge.run",
-            "created": self.identity.created,
-            "model": self.identity.model,
+            "created": self.created,
+            "model": self.model,
             "key": self.key,
             "route": self.route,
-            "stream": self.request.stream,
+            "stream": self.stream,
             "status": self.status or "running",
             "phase": self.phase,
             "age_s": round(end - self.started_at, 3),
             "attempts": [_row(row) for row in self.rows],
         }
+
+
+@dataclass(slots=True, kw_only=True)
+class ChatRun(Run):
+    """A run whose answer is decoded and written anew.
+
+    Attributes:
+        messages: the request's messages, healed where that was needed.
+        healed: what was healed in the messages.
+    """
+
+    request: ChatRequest
+    messages: list[dict[str, Any]]
+    compiled: CompiledContract
+    healed: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> Identity:
+        """What every chunk of its answer repeats."""
+        return Identity(f"chatcmpl-{self.id}", self.created, self.model)
 
 
 class Registry:
