@@ -30,6 +30,7 @@
 Anything that is not an :class:`EdgeError` is a bug; its text never reaches a client.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 
@@ -179,6 +180,7 @@ class ProviderRefused(ProviderError):
         upstream_status: the provider's status.
         upstream_body: its body as it came (bounded).
         upstream_type: its content type.
+        upstream_headers: its end-to-end headers, where the answer may be passed on as it is.
     """
 
     def __init__(
@@ -188,12 +190,14 @@ class ProviderRefused(ProviderError):
         upstream_status: int,
         upstream_body: bytes = b"",
         upstream_type: str = "",
+        upstream_headers: Sequence[tuple[bytes, bytes]] = (),
         **details: Any,
     ) -> None:
         super().__init__(message, **details)
         self.upstream_status = upstream_status
         self.upstream_body = upstream_body
         self.upstream_type = upstream_type
+        self.upstream_headers = upstream_headers
 
 
 class ProviderProtocolError(ProviderError):

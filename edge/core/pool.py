@@ -80,9 +80,11 @@ class Pool:
             return model
         return EVERY_MODEL if EVERY_MODEL in self._routes else None
 
-    def targets(self, route: str) -> tuple[Target, ...]:
-        """The route's targets, in order."""
-        return self._routes[route].targets
+    def targets(self, route: str, need: Need | None = None) -> tuple[Target, ...]:
+        """The route's targets, in order; only those that have the needed path."""
+        if need is None:
+            return self._routes[route].targets
+        return tuple(each.target for each in self._candidates[route] if each.member.has_path(need))
 
     def take(
         self,

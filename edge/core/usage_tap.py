@@ -254,13 +254,12 @@ def _may_be_usage(unfinished: bytearray, searched: int) -> bool:
     """
     if len(unfinished) < len(_OPENINGS[0]):
         head = bytes(unfinished)
-        return head == b"\r" or any(line.startswith(head) for line in _OPENINGS) or (
-            head.startswith(_OPENINGS)
-        )
+        begins = any(line.startswith(head) for line in _OPENINGS)
+        return begins or head == b"\r" or head.startswith(_OPENINGS)
     if len(unfinished) > MAX_HELD or not unfinished.startswith(_OPENINGS):
         return False
     line_end = unfinished.find(b"\n", searched)
-    if line_end >= 0 and unfinished[line_end + 1 :] not in (b"", b"\r"):
+    if line_end >= 0 and bytes(unfinished[line_end + 1 : line_end + 3]) not in (b"", b"\r"):
         return False
     return not _CHOICE.search(unfinished, max(0, searched - _CHOICE_SPAN))
 

@@ -104,6 +104,11 @@ class AnswerParser:
         parts.clear()
         return data
 
+    @property
+    def pending(self) -> bool:
+        """Whether :meth:`take` has something to give."""
+        return bool(self._parts)
+
     def close(self) -> None:
         """Let go of llhttp, which refers back to this object."""
         self._llhttp = _NOBODY

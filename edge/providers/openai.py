@@ -284,6 +284,11 @@ class TunnelExchange:
             if name not in dropped and not name.startswith(b"x-edge-")
         ]
 
+    @property
+    def ended(self) -> bool:
+        """See :class:`~edge.providers.port.ByteStream`."""
+        return self._exchange.ended
+
     async def __aenter__(self) -> Self:
         await self._exchange.__aenter__()
         return self

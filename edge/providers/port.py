@@ -75,6 +75,11 @@ class ByteStream(Protocol):
         """End-to-end headers only, names in lower case."""
         ...
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is known that nothing follows what :meth:`receive` has returned."""
+        ...
+
     async def receive(self) -> bytes:
         """The bytes of one read; empty at the end."""
         ...

@@ -323,6 +323,12 @@ class Exchange:
                 return b""
             await connection.read()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the body has come to its end, and all of it has been received."""
+        connection = self._connection
+        return connection is None or (connection.parser.complete and not connection.parser.pending)
+
     def header(self, name: bytes) -> bytes | None:
         """The first field of a (lower-case) name."""
         return next((value for field, value in self.headers if field == name), None)

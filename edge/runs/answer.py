@@ -29,7 +29,7 @@ from edge.core.stream_events import (
 )
 from edge.runs.books import AttemptRecord
 from edge.runs.observers import Observers
-from edge.runs.registry import Run
+from edge.runs.registry import ChatRun, Run
 from edge.runs.reply import ClientGone, Reply
 from edge.wire.sse import HEARTBEAT
 from edge.wire.strict_json import encode
@@ -120,7 +120,7 @@ class StreamedAnswer:
         client_gone: the client was found gone by a heartbeat.
     """
 
-    def __init__(self, run: Run, reply: Reply, observers: Observers) -> None:
+    def __init__(self, run: ChatRun, reply: Reply, observers: Observers) -> None:
         self._trace = _Trace(run, observers)
         policy = run.policy
         self._run = run
@@ -249,7 +249,7 @@ class WholeAnswer:
     committed = False
     shown_chars = 0
 
-    def __init__(self, run: Run, reply: Reply, observers: Observers) -> None:
+    def __init__(self, run: ChatRun, reply: Reply, observers: Observers) -> None:
         self._trace = _Trace(run, observers)
         self._run = run
         self._reply = reply
@@ -288,7 +288,7 @@ def answer_headers(run: Run, record: AttemptRecord | None) -> list[tuple[bytes, 
     return headers
 
 
-def open_answer(run: Run, reply: Reply, observers: Observers) -> StreamedAnswer | WholeAnswer:
+def open_answer(run: ChatRun, reply: Reply, observers: Observers) -> StreamedAnswer | WholeAnswer:
     """The kind of answer the client asked for."""
-    kind = StreamedAnswer if run.request.stream else WholeAnswer
+    kind = StreamedAnswer if run.stream else WholeAnswer
     return kind(run, reply, observers)

@@ -15,7 +15,7 @@ import trio
 from edge.core.attempt import AttemptOutcome
 from edge.core.fleet import Target
 from edge.core.pool import Pool
-from edge.core.pool_member import NoneLeft, Slot, Wait
+from edge.core.pool_member import Need, NoneLeft, Slot, Wait
 from edge.core.pool_statistics import PoolStatistics
 from edge.errors import Overloaded
 from edge.providers.port import Provider
@@ -118,9 +118,11 @@ class Dispatcher:
         """The name of the route that serves ``model``; ``*`` takes what no other route names."""
         return self._pool.route_for(model)
 
-    def targets(self, route: str) -> tuple[Target, ...]:
-        """The route's targets, for ``RetryPolicy.targets``."""
-        return self._pool.targets(route)
+    def targets(
+        self, route: str, *, need_normalized: bool = False, need_tunnel: bool = False
+    ) -> tuple[Target, ...]:
+        """The route's targets that have the needed path, for ``RetryPolicy.targets``."""
+        return self._pool.targets(route, Need(need_normalized, need_tunnel))
 
     def saturated(self, route: str) -> bool:
         """Whether so many runs wait for the route that no attempt may be added."""
@@ -168,5 +170,6 @@ class Dispatcher:
 def _overloaded(answer: NoneLeft) -> Overloaded:
     seconds = answer.retry_after_s
     if seconds is None:
-        return Overloaded(answer.why, code="no_path")
+        # Asking again changes nothing: it is how the route is configured.
+        return Overloaded(answer.why, code="no_path", spent=True)
     return Overloaded(answer.why, retry_after_s=max(1.0, math.ceil(seconds)))

@@ -8,6 +8,14 @@ class ClientGone(Exception):
     """The client closed its connection, or read nothing for ``write_timeout_s``: a give-up."""
 
 
+class AnswerCut(Exception):
+    """An answer that has begun cannot be brought to a sound end.
+
+    The connection is closed without the end of the body, so that nobody takes what was sent for
+    the whole.
+    """
+
+
 class Reply(Protocol):
     """Writes one HTTP answer.
 

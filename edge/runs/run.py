@@ -5,8 +5,9 @@ task, wherever it is: in the queue, at the provider, in a pause, while writing. 
 the run's own cancel scope, with its deadline; cancelling a run by its id cancels it.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import trio
 
@@ -15,13 +16,16 @@ from edge.core.retry import Accept, Again, Fail, RetryPolicy, decide, nothing_of
 from edge.core.verdict import Invalid, Verdict
 from edge.errors import EdgeError, Overloaded, RunTimeout
 from edge.runs.admission import Admission
-from edge.runs.answer import StreamedAnswer, WholeAnswer, open_answer
+from edge.runs.answer import StreamedAnswer, open_answer
 from edge.runs.attempt import AttemptPlan, Attempts
 from edge.runs.books import AttemptRecord, RunBook
 from edge.runs.dispatch import Dispatcher
 from edge.runs.observers import Observers
-from edge.runs.registry import Registry, Run
+from edge.runs.registry import ChatRun, Registry, Run
 from edge.runs.reply import ClientGone, Reply
+
+MakeAttempt: TypeAlias = Callable[[AttemptPlan], Awaitable[tuple[AttemptRecord, Verdict | None]]]
+"""Makes one attempt of a run; a sound answer has been delivered when it returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +40,50 @@ class Desk:
     jitter: Callable[[], float]
 
 
-async def carry_run(run: Run, reply: Reply, desk: Desk) -> None:
-    """Carry one run to its end; its answer has been sent when this returns.
+async def carry_run(run: ChatRun, reply: Reply, desk: Desk) -> None:
+    """Carry a chat run to its end; its answer has been sent when this returns.
 
     Raises:
         EdgeError: what the client must be told; nothing of the run follows it.
         ClientGone: the client has left, or stopped reading.
     """
     answer = open_answer(run, reply, desk.observers)
+
+    async def attempt(plan: AttemptPlan) -> tuple[AttemptRecord, Verdict | None]:
+        return await desk.attempts.make(run, plan, answer)
+
+    heart = answer if isinstance(answer, StreamedAnswer) else None
+    await carry(run, desk, retry_policy(run, desk.dispatcher), attempt, heart=heart)
+
+
+async def carry(
+    run: Run,
+    desk: Desk,
+    retries: RetryPolicy,
+    attempt: MakeAttempt,
+    *,
+    heart: StreamedAnswer | None = None,
+) -> None:
+    """Carry a run of any kind to its end; what an attempt is, is the kind's affair.
+
+    Args:
+        run: with its policy, its scope and its rows.
+        desk: what all runs share.
+        retries: what may be done about a failed attempt.
+        attempt: makes one.
+        heart: keeps the client's connection alive while it waits; None lets it wait.
+
+    Raises:
+        EdgeError: what the client must be told.
+        ClientGone: the client has left, or stopped reading.
+    """
     with RunBook(run, desk.registry, desk.observers):
         run.scope.deadline = run.started_at + run.policy.run_timeout_s
         failure: EdgeError | ClientGone | None = None
         with run.scope:
-            failure = await _with_heartbeats(run, answer, desk)
-        if run.scope.cancelled_caught:
+            waiting = _admitted(run, desk, retries, attempt)
+            failure = await (waiting if heart is None else _with_heartbeats(waiting, heart))
+        if run.scope.cancelled_caught and not run.delivered:
             failure = run.stopped_by or RunTimeout(
                 f"the run took longer than {run.policy.run_timeout_s:g} s", spent=True
             )
@@ -58,47 +92,46 @@ async def carry_run(run: Run, reply: Reply, desk: Desk) -> None:
 
 
 async def _with_heartbeats(
-    run: Run, answer: StreamedAnswer | WholeAnswer, desk: Desk
+    waiting: Awaitable[EdgeError | ClientGone | None], heart: StreamedAnswer
 ) -> EdgeError | ClientGone | None:
     """Let the run through; a streaming client is kept alive while it waits.
 
     Failures are returned, since a nursery would wrap them in a group.
     """
-    if isinstance(answer, WholeAnswer):
-        return await _admitted(run, answer, desk)
     failure: EdgeError | ClientGone | None = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(answer.beat, nursery.cancel_scope)
-        failure = await _admitted(run, answer, desk)
+        nursery.start_soon(heart.beat, nursery.cancel_scope)
+        failure = await waiting
         nursery.cancel_scope.cancel()
-    return ClientGone() if answer.client_gone else failure
+    return ClientGone() if heart.client_gone else failure
 
 
 async def _admitted(
-    run: Run, answer: StreamedAnswer | WholeAnswer, desk: Desk
+    run: Run, desk: Desk, retries: RetryPolicy, attempt: MakeAttempt
 ) -> EdgeError | ClientGone | None:
     try:
         async with desk.admission.admit(run.key, run.key_limit):
-            await _attempt_until_sound(run, answer, desk)
+            await _attempt_until_sound(run, desk, retries, attempt)
     except (EdgeError, ClientGone) as failure:
         return failure
     return None
 
 
-async def _attempt_until_sound(run: Run, answer: StreamedAnswer | WholeAnswer, desk: Desk) -> None:
+async def _attempt_until_sound(
+    run: Run, desk: Desk, retries: RetryPolicy, attempt: MakeAttempt
+) -> None:
     """The attempt loop: ask, judge, and ask again while that makes sense."""
-    policy = retry_policy(run, desk.dispatcher)
     records: list[AttemptRecord] = []
     plan = AttemptPlan()
     while True:
         try:
-            record, verdict = await desk.attempts.make(run, plan, answer)
+            record, verdict = await attempt(plan)
         except Overloaded as nothing:
             raise nothing_offered(_outcomes(records), nothing) from nothing
         records.append(record)
         decision = decide(
             _outcomes(records),
-            policy,
+            retries,
             saturated=desk.dispatcher.saturated(run.route),
             jitter=desk.jitter(),
         )
@@ -113,15 +146,15 @@ async def _attempt_until_sound(run: Run, answer: StreamedAnswer | WholeAnswer, d
                 plan = _next_plan(plan, decision, record, verdict)
 
 
-def retry_policy(run: Run, dispatcher: Dispatcher) -> RetryPolicy:
-    """What this run may do about a failed attempt."""
+def retry_policy(run: ChatRun, dispatcher: Dispatcher) -> RetryPolicy:
+    """What a chat run may do about a failed attempt."""
     policy = run.policy
     return RetryPolicy(
         max_attempts=policy.max_attempts,
         feedback=policy.feedback,
         constrain_last_attempt=policy.constrain_last_attempt,
         offers_tools=bool(run.compiled.contract.tools),
-        targets=dispatcher.targets(run.route),
+        targets=dispatcher.targets(run.route, need_normalized=True),
     )
 
 

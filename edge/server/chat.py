@@ -7,14 +7,13 @@ from functools import partial
 
 import trio
 
-from edge.core.emit import Identity
 from edge.core.history import heal
 from edge.core.output_policy import OutputPolicy
 from edge.core.overrides import apply_overrides
 from edge.core.request_contract import contract_of
 from edge.core.schemas import compile_contract
 from edge.errors import EdgeError, ModelNotFound
-from edge.runs.registry import Run
+from edge.runs.registry import ChatRun
 from edge.runs.reply import Reply
 from edge.runs.run import Desk, carry_run
 from edge.server.auth import Doorkeeper, KeyRights
@@ -63,7 +62,7 @@ class ChatHandler:
 
     def _run(
         self, request: GatewayRequest, chat: ChatRequest, rights: KeyRights, started_at: float
-    ) -> Run:
+    ) -> ChatRun:
         route = self.route(chat.model, rights)
         policy = apply_overrides(
             self._policies[route],
@@ -78,18 +77,20 @@ class ChatHandler:
         if policy.heal_history:
             messages, healed = heal(messages)
         run_id = self._new_id()
-        return Run(
+        return ChatRun(
             id=run_id,
             request_id=request_id(request) or run_id,
             key=rights.name,
             key_limit=rights.max_concurrent,
             route=route,
+            model=chat.model,
+            created=int(time.time()),
+            stream=chat.stream,
             request=chat,
             messages=messages,
             healed=healed,
             compiled=compile_contract(contract),
             policy=policy,
-            identity=Identity(f"chatcmpl-{run_id}", int(time.time()), chat.model),
             trace_headers=trace_headers(request),
             started_at=started_at,
         )
@@ -102,14 +103,14 @@ class ChatHandler:
             raise ModelNotFound(f"the model {model!r} does not exist", param="model")
         return route
 
-    async def _carry(self, run: Run, reply: Reply) -> None:
+    async def _carry(self, run: ChatRun, reply: Reply) -> None:
         try:
             await carry_run(run, reply, self._desk)
         except EdgeError as error:
             await self._tell(run, reply, error)
         # ClientGone passes: the give-up is in the books, and there is nobody to tell.
 
-    async def _tell(self, run: Run, reply: Reply, error: EdgeError) -> None:
+    async def _tell(self, run: ChatRun, reply: Reply, error: EdgeError) -> None:
         if reply.started:
             await reply.finish(error_event(error))
             return

@@ -29,7 +29,7 @@ from typing import Protocol
 import trio
 
 from edge.errors import EdgeError, GatewayFault
-from edge.runs.reply import ClientGone
+from edge.runs.reply import AnswerCut, ClientGone
 from edge.server.client_reply import ClientReply, SocketWriter, closing_answer
 from edge.server.error_exit import error_response, send_error
 from edge.server.exchange import Address, Exchange
@@ -262,11 +262,11 @@ class ClientConnection:
 def failure_of(error: BaseException) -> Exception | None:
     """What went wrong, out of nested exception groups: a bug first, then a known error.
 
-    None where nothing but the client's leaving did.
+    None where nothing but the client's leaving did, or an answer was cut that had begun.
     """
     known: Exception | None = None
     for leaf in _leaves(error):
-        if isinstance(leaf, ClientGone):
+        if isinstance(leaf, ClientGone | AnswerCut):
             continue
         if not isinstance(leaf, EdgeError):
             return leaf

@@ -1,6 +1,7 @@
 """Whatever passes a tap comes out as it went in, but for the one event that nobody asked for."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ def through(tap: StreamTap | BodyTap, *pieces: bytes) -> bytes:
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    return [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(places)]
 
 
 def test_the_usage_event_is_taken_out_and_read() -> None:
@@ -73,7 +74,9 @@ def test_an_event_with_a_choice_is_passed_on_before_its_end(cut: bool) -> None:
     assert tap.at_boundary
 
 
-@pytest.mark.parametrize("begun", [b": heartb", b"event: x\nda", b"data: [DON", b"id: 7", b"data: x"])
+@pytest.mark.parametrize(
+    "begun", [b": heartb", b"event: x\nda", b"data: [DON", b"id: 7", b"data: x"]
+)
 def test_what_cannot_become_the_usage_event_is_not_held(begun: bytes) -> None:
     assert StreamTap(cut=True).feed(begun) == begun
 
