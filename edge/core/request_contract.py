@@ -4,6 +4,7 @@ from types import MappingProxyType
 from typing import Any
 
 from edge.core.contract import Contract, ResponseFormat, Tool
+from edge.core.xml_completion import tools_in_prompt
 from edge.wire.openai_chat import ChatRequest
 from edge.wire.openai_demands import FunctionSpec, ResponseFormatSpec
 
@@ -28,6 +29,7 @@ def contract_of(
         parallel=request.parallel_tool_calls,
         response_format=_response_format(request.response_format),
         xml_completion_tool=xml_completion_tool,
+        xml_tools=tools_in_prompt(request.messages) if xml_completion_tool else frozenset(),
         strict=strict,
     )
 

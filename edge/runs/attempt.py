@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from edge.core.collect import Collector
 from edge.core.collected import CollectedOutput
-from edge.core.constrain import constrained_request
+from edge.core.constrain import constrained_request, with_strict_tools
 from edge.core.contract import Contract
 from edge.core.feedback import retry_messages
 from edge.core.normalize import Normalizer
@@ -30,6 +30,7 @@ from edge.runs.drain import Drained, Drainer, DrainTerms
 from edge.runs.observers import Observers
 from edge.runs.registry import ChatRun, Run
 from edge.wire.openai_chat import provider_body
+from edge.wire.openai_chunks import says_something
 
 ReadBack: TypeAlias = Callable[[CollectedOutput], CollectedOutput]
 
@@ -173,6 +174,8 @@ class Attempts:
             record.output = verdict.output
             if isinstance(verdict, Invalid):
                 reasons = verdict.reasons
+            else:
+                record.text_repairs = verdict.repairs
         if reasons and run.policy.validate == "enforce":
             record.end(
                 "validation_failed",
@@ -204,9 +207,10 @@ class Attempts:
             chat,
             model=lease.model or chat.model,
             messages=messages,
-            strict_tools=options.strict_tools,
             metadata=facts if options.send_metadata else {},
         )
+        if options.strict_tools and body.get("tools"):
+            body["tools"] = with_strict_tools(body["tools"])
         contract, read_back = run.compiled.contract, None
         if plan.how.constrained:
             body, read_back = constrained_request(body, contract)
@@ -266,16 +270,15 @@ class _Intake:
         feed = self._normalizer.feed
         while chunks := await stream.receive():
             deadline.progress()
+            if self._run.phase == "waiting" and any(map(says_something, chunks)):
+                self._run.phase = "streaming"
+                self._record.chunk_came()
             events: list[StreamEvent] = []
             for chunk in chunks:
                 events += feed(chunk)
             if events:
-                if self._run.phase == "waiting":
-                    self._run.phase = "streaming"
-                self._record.chunk_came()
                 await self._take(events)
-            elif self._normalizer.held_chars:
-                self._record.chunk_came()
+            else:
                 self._bound()
         self._complete = stream.complete
 

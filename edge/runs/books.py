@@ -142,6 +142,7 @@ class AttemptRecord:
         self.model = ""
         self.target = ""
         self.output: CollectedOutput | None = None
+        self.text_repairs: tuple[str, ...] = ()
         self.usage: dict[str, Any] | None = None
         self.bytes_out = 0
         self.outcome: AttemptOutcome | None = None
@@ -262,7 +263,7 @@ class AttemptRecord:
             phase=self._interrupted_in(),
             calls=tuple(call.name for call in calls),
             forms=tuple(sorted({call.origin for call in calls})),
-            repairs=tuple(repair for call in calls for repair in call.repairs),
+            repairs=(*self.text_repairs, *(each for call in calls for each in call.repairs)),
             constrained=self._constrained,
             feedback=self._feedback,
             usage=self._usage(),

@@ -51,7 +51,7 @@ def error_response(
         fields.append((b"retry-after", b"%d" % max(1, ceil(told.retry_after_s))))
     if error.spent:
         fields.append((b"x-should-retry", b"false"))
-    return told.status, fields, _dump(told.body())
+    return told.status, fields, _own_bytes(told) or _dump(told.body())
 
 
 def error_event(error: EdgeError) -> bytes:
@@ -95,6 +95,7 @@ class _Refusal(EdgeError):
         super().__init__(refused.message, retry_after_s=refused.retry_after_s)
         self.status = refused.upstream_status
         self.type = InvalidRequest.type
+        self._came = refused.upstream_body
         self._upstream = _object(refused.upstream_body)
         for key in ("error", "message", "detail"):
             words = self._upstream.get(key)
@@ -102,11 +103,19 @@ class _Refusal(EdgeError):
                 self.message = words
                 break
 
+    def own_bytes(self) -> bytes:
+        """The provider's body as it came, if it has our shape."""
+        return self._came if isinstance(self._upstream.get("error"), dict) else b""
+
     def body(self) -> dict[str, Any]:
         """The provider's body, or ours with the provider's words in it."""
         if isinstance(self._upstream.get("error"), dict):
             return self._upstream
         return super().body()
+
+
+def _own_bytes(error: EdgeError) -> bytes:
+    return error.own_bytes() if isinstance(error, _Refusal) else b""
 
 
 def _object(body: bytes) -> dict[str, Any]:

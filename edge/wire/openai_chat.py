@@ -134,7 +134,6 @@ def provider_body(
     model: str,
     messages: Sequence[Mapping[str, Any]] | None = None,
     metadata: Mapping[str, str] = NO_METADATA,
-    strict_tools: bool = False,
     changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The body of one attempt: always streamed and with usage. ``request`` is left as it is.
@@ -144,7 +143,6 @@ def provider_body(
         model: the provider's name for the model.
         messages: stand in for the request's (healed, or with feedback).
         metadata: pairs to send beside the client's own.
-        strict_tools: ask for constrained arguments on tools whose client said nothing of it.
         changes: top-level keys to set at last; ``ABSENT`` takes a key out.
     """
     body = dict(request.raw)
@@ -152,7 +150,7 @@ def provider_body(
     body["messages"] = request.messages if messages is None else messages
     body["stream"] = True
     body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
-    _say_tools(body, request, strict_tools)
+    _say_tools(body, request)
     _say_metadata(body, metadata)
     for key, value in changes.items():
         if value is ABSENT:
@@ -162,7 +160,7 @@ def provider_body(
     return body
 
 
-def _say_tools(body: dict[str, Any], request: ChatRequest, strict_tools: bool) -> None:
+def _say_tools(body: dict[str, Any], request: ChatRequest) -> None:
     body.pop("functions", None)
     body.pop("function_call", None)
     if not request.tools:  # many servers refuse an empty list, or a choice without one
@@ -174,8 +172,6 @@ def _say_tools(body: dict[str, Any], request: ChatRequest, strict_tools: bool) -
     if choice.names and choice.mode != "named":
         tools = [tool for tool in tools if tool["function"]["name"] in choice.names]
         body["tool_choice"] = choice.mode
-    if strict_tools:
-        tools = [_strict(tool) for tool in tools]
     body["tools"] = tools
     if "function_call" in request.raw:
         body["tool_choice"] = _said_choice(choice)
@@ -186,13 +182,6 @@ def _raw_tools(request: ChatRequest) -> list[dict[str, Any]]:
         return [{"type": "function", "function": f} for f in request.raw["functions"]]
     tools: list[dict[str, Any]] = request.raw["tools"]
     return tools
-
-
-def _strict(tool: dict[str, Any]) -> dict[str, Any]:
-    function = tool["function"]
-    if function.get("strict") is not None:
-        return tool
-    return {**tool, "function": {**function, "strict": True}}
 
 
 def _said_choice(choice: ToolChoiceSpec) -> Any:

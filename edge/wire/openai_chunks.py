@@ -58,6 +58,20 @@ def chunk_error(chunk: dict[str, Any]) -> ProviderStreamError | None:
     return _told(_text(message), code, error.get("param"))
 
 
+def says_something(chunk: dict[str, Any]) -> bool:
+    """Whether a chunk carries content of any kind, and not a role or nothing."""
+    choices = chunk.get("choices")
+    if not isinstance(choices, list):
+        return False
+    deltas = [choice.get("delta") for choice in choices if isinstance(choice, dict)]
+    return any(
+        value and name != "role"
+        for delta in deltas
+        if isinstance(delta, dict)
+        for name, value in delta.items()
+    )
+
+
 def completion_to_chunks(completion: dict[str, Any]) -> list[dict[str, Any]]:
     """A whole ``chat.completion`` as chunks: a delta and a finish for each choice, then usage.
 

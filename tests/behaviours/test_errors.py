@@ -230,7 +230,7 @@ CLIENT_ERRORS = {
         ).encode(),
         400,
         None,
-        "tools[0].function.parameters",
+        "tools[0].function.parameters.type",
     ),
     "an override that is none": (
         json.dumps(chat(metadata={"edge.bufer": "full"})).encode(),

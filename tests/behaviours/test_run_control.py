@@ -145,6 +145,7 @@ async def test_heartbeats_come_while_the_run_is_queued() -> None:
             assert await two.chunk() == b": heartbeat\n\n"
             assert upstream.count("asked") == 1
             pause.set()
+            await one.head()
             assert b"one" in await rest_of(one)
             assert b"one" in await rest_of(two)
 

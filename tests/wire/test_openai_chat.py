@@ -254,12 +254,6 @@ def test_without_tools_their_options_stay_here_too() -> None:
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & body.keys()
 
 
-def test_strict_tools_are_asked_for_where_the_client_said_nothing() -> None:
-    said = {"type": "function", "function": {"name": "free", "strict": False}}
-    body = provider_body(request(tools=[CLOCK, said]), model="m", strict_tools=True)
-    assert [tool["function"].get("strict") for tool in body["tools"]] == [True, False]
-
-
 def test_messages_and_keys_can_be_replaced_for_one_attempt() -> None:
     got = request(tools=[CLOCK], tool_choice="auto")
     changes = {"tools": ABSENT, "tool_choice": ABSENT, "response_format": {"type": "json_object"}}
@@ -277,7 +271,7 @@ def test_making_a_providers_body_changes_nothing_of_the_request() -> None:
         stream_options={},
     )
     before = copy.deepcopy(got.raw)
-    provider_body(got, model="x", strict_tools=True, changes={"tools": ABSENT, "n": 2})
+    provider_body(got, model="x", changes={"tools": ABSENT, "n": 2})
     assert got.raw == before
 
 
@@ -344,7 +338,7 @@ def test_a_request_is_read_or_refused_whatever_is_in_it(data: st.DataObject, ric
         got = chat_request(raw)
     except InvalidRequest:
         return
-    body = provider_body(got, model="m", strict_tools=True)
+    body = provider_body(got, model="m")
     assert not {"functions", "function_call"} & body.keys()
     assert len(body["messages"]) == len(raw["messages"])
     assert "function" not in {message["role"] for message in body["messages"]}
