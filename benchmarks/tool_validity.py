@@ -166,7 +166,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", default="default")
     parser.add_argument("--attempts", type=int, default=3, help="budget of a run")
     parser.add_argument("--temperature", type=float, default=0.7)
-    parser.add_argument("--max-tokens", type=int, default=256)
+    parser.add_argument("--max-tokens", type=int, default=160)
     parser.add_argument("--tool-choice", default="required", choices=["auto", "required"])
     parser.add_argument("--prompts", type=int, default=len(PROMPTS))
     parser.add_argument("--bare-only", action="store_true")
