@@ -39,7 +39,13 @@ THINK_TAGS: tuple[ThinkTags, ...] = (
 )
 """Every pair that is known; one line makes another model's."""
 
-ANSWER_WRAPPERS: tuple[str, ...] = (
+ANSWER_WRAPPERS: tuple[tuple[str, str], ...] = (
+    ("<answer>", "</answer>"),  # Hunyuan
+    ("<response>", "</response>"),  # Granite 3
+)
+"""Tags around the answer, right behind its reasoning; anywhere else they are text."""
+
+ANSWER_TOKENS: tuple[str, ...] = (
     "<|START_RESPONSE|>",
     "<|END_RESPONSE|>",
     "<|START_TEXT|>",
@@ -51,5 +57,7 @@ ANSWER_WRAPPERS: tuple[str, ...] = (
     "<|content_model_end_sampling|>",
 )
 """Special tokens around the answer itself: markup, never text."""
+
+CLOSING_WRAPPER: dict[str, str] = dict(ANSWER_WRAPPERS)
 
 CLOSING_OF: dict[str, str] = {tags.opening: tags.closing for tags in THINK_TAGS if tags.opening}

@@ -80,7 +80,12 @@ class _Reader:
                 except NotElements:
                     if self._prefix:
                         raise
-        return typed(self._text[start:end], schema, self._root)[0]
+        text = self._text[start:end]
+        if schema is not None and not text.strip():
+            wanted = schema_view.types(schema, self._root)
+            if "string" not in wanted and wanted & {"array", "object"}:
+                return [] if "array" in wanted else {}
+        return typed(text, schema, self._root)[0]
 
     def _pairs(self, start: int, end: int) -> list[tuple[str, int, int]]:
         """The elements side by side: name, and where the content starts and ends."""

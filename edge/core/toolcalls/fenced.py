@@ -4,7 +4,15 @@ Anywhere else a fenced call is an example. So everything is held until the end o
 until text follows the fence.
 """
 
-from edge.core.toolcalls.found import Block, Calls, Ending, NotACall, Outcome, Setting
+from edge.core.toolcalls.found import (
+    Block,
+    Calls,
+    Ending,
+    FoundCall,
+    NotACall,
+    Outcome,
+    Setting,
+)
 from edge.core.toolcalls.json_forms import JsonBlock, JsonForm
 from edge.core.toolcalls.shapes import Data
 
@@ -20,26 +28,41 @@ class FencedForm:
 
     def block(self, start: int, opener: str, setting: Setting) -> Block:
         """A reader for the block that ``opener`` starts at offset ``start``."""
-        return FencedBlock(JsonBlock(self.inner, start, opener, setting))
+        return FencedBlock(self.inner, start, opener, setting)
 
 
 class FencedBlock:
-    """Waits, behind a fence that holds calls, for the end of the answer."""
+    """Waits, behind fences that hold calls, for the end of the answer."""
 
-    def __init__(self, inner: JsonBlock) -> None:
-        self._inner = inner
-        self._found: Calls | None = None
+    def __init__(self, form: JsonForm, start: int, opener: str, setting: Setting) -> None:
+        self._form = form
+        self._opener = opener
+        self._setting = setting
+        self._inner: JsonBlock | None = JsonBlock(form, start, opener, setting)
+        self._calls: tuple[FoundCall, ...] = ()
+        self._first_end = 0
+        self._at = start
 
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """See :class:`Block`."""
-        if self._found is None:
-            outcome = self._inner.advance(data, ending)
-            if not isinstance(outcome, Calls):
-                return outcome
-            self._found = outcome
-            self._at = outcome.end
-        while self._at < len(data) and data[self._at] in b" \t\r\n":
-            self._at += 1
-        if self._at < len(data):
-            return NotACall(self._found.end)
-        return Calls(self._at, self._found.calls) if ending.is_final else None
+        while True:
+            if self._inner is not None:
+                outcome = self._inner.advance(data, ending)
+                if outcome is None or (not self._calls and not isinstance(outcome, Calls)):
+                    return outcome
+                if not isinstance(outcome, Calls):
+                    return NotACall(self._first_end)
+                self._calls += outcome.calls
+                self._first_end = self._first_end or outcome.end
+                self._inner, self._at = None, outcome.end
+            while self._at < len(data) and data[self._at] in b" \t\r\n":
+                self._at += 1
+            if self._at == len(data):
+                return Calls(self._at, self._calls) if ending.is_final else None
+            fence = bytes(data[self._at : self._at + len(self._opener)])
+            if fence == self._opener.encode():
+                self._inner = JsonBlock(self._form, self._at, self._opener, self._setting)
+            elif ending.is_final or not self._opener.encode().startswith(fence):
+                return NotACall(self._first_end)
+            else:
+                return None

@@ -76,6 +76,6 @@ class ReasoningField(MarkupReader):
         # An unsound sketch is no call, and once something else has come nothing here is.
         return self._settled or any(call.fault for call in found.calls)
 
-    def _meet(self, stop: Stop, token: Token, ending: Ending) -> bool:
+    def _meet(self, stop: Stop, token: Token, _: Ending, /) -> bool:
         self._pass(stop.at + len(token.text.encode()))
         return True

@@ -9,7 +9,7 @@ strings, so that braces, markers and fences inside strings do not count; then it
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edge.core.repair import Parsed, parse_json
 from edge.core.toolcalls.brackets import BracketScanner
@@ -47,6 +47,7 @@ class JsonForm:
         ends: what may stand behind each payload of a section.
         joined: separators between several payloads in one block, empty for one payload only.
         close_optional: whether the closer is missing as a rule.
+        again: what another call of the same block starts with, where its marker is not repeated.
         in_opener: how many characters at the opener's end belong to the payload.
         needs_offered: the call counts only if its tool is offered (the marker alone is no proof).
         looks_like: what an unmarked payload has to start with; it is text unless it holds calls.
@@ -60,6 +61,7 @@ class JsonForm:
     ends: tuple[str, ...] = ()
     joined: str = ""
     close_optional: bool = False
+    again: Shape | None = None
     in_opener: int = 0
     needs_offered: bool = False
     looks_like: Shape | None = None
@@ -79,6 +81,7 @@ class JsonBlock:
         self._calls: list[FoundCall] = []
         self._at = start + len(opener.encode()) - form.in_opener
         self._end = start
+        self._broken_at = start
         self._name: str | None = None
         self._scanner: BracketScanner | None = None
         self._step = self._head
@@ -102,7 +105,7 @@ class JsonBlock:
                 self._at = max(self._at, len(data) - self._shapes.longest)
                 return None
             if not self._calls:
-                return self._no_call(data, ending)
+                return self._empty_section(data, ending)
             if ending is Ending.CUT:
                 self._calls.append(unfinished("", "", ending, "inside a section of calls"))
             return Calls(len(data), tuple(self._calls))
@@ -112,10 +115,9 @@ class JsonBlock:
         self._step = self._head
         return None
 
-    def _no_call(self, data: Data, ending: Ending) -> Outcome:
-        if ending is Ending.CUT and self._form.begins:
-            cut = unfinished("", decode(data, self._at), ending, "inside a section of calls")
-            return Calls(len(data), (cut,))
+    def _empty_section(self, data: Data, ending: Ending) -> Outcome:
+        if ending is Ending.CUT:
+            return Calls(len(data), (unfinished("", "", ending, "inside a section of calls"),))
         return NotACall(self._start + 1)
 
     def _head(self, data: Data, ending: Ending) -> Outcome | None:
@@ -134,16 +136,36 @@ class JsonBlock:
         self._step = self._payload
         return None
 
-    def _headless(self, data: Data, ending: Ending) -> Outcome:
+    def _headless(self, data: Data, ending: Ending) -> Outcome | None:
         """The marker came, and then something else than its form demands."""
-        rest = decode(data, self._at)
         if ending is Ending.CUT and self._form.head.is_open(data, self._at):
+            rest = decode(data, self._at)
             self._calls.append(unfinished("", rest, ending, "before its arguments"))
             return Calls(len(data), tuple(self._calls))
         if self._form.begins:
-            self._calls.append(malformed("", rest, "no name and JSON behind its marker"))
-            return Calls(len(data), tuple(self._calls))
+            self._broken_at = self._at
+            self._step = self._broken
+            return None
         return self._over(self._at) if self._calls else NotACall(self._start + 1)
+
+    def _broken(self, data: Data, ending: Ending) -> Outcome | None:
+        """A call of a section that cannot be read ends at the next marker of the section.
+
+        Where none comes, and nothing was read before, the marker was only mentioned.
+        """
+        found = self._shapes.landmark.search(data, self._at)
+        if found is None and not ending.is_final:
+            self._at = max(self._at, len(data) - self._shapes.longest + 1)
+            return None
+        if found is None and not self._calls and ending is Ending.STOP:
+            return NotACall(self._start + 1)
+        end = found.start() if found is not None else len(data)
+        text = decode(data, self._broken_at, end).strip()
+        why = "no name and JSON object behind its marker"
+        self._calls.append(malformed(self._name or "", text, why))
+        self._at = end
+        self._step = self._noise
+        return None
 
     def _payload(self, data: Data, ending: Ending) -> Outcome | None:
         char = bytes(data[self._at : self._at + 1])
@@ -170,15 +192,11 @@ class JsonBlock:
             return Calls(len(data), tuple(self._calls))
         if not char and not ending.is_final:
             return None
-        if self._name is not None and self._form.begins:
-            return self._broken(data)
+        if self._form.begins:
+            self._broken_at = self._at
+            self._step = self._broken
+            return None
         return NotACall(self._start + 1)
-
-    def _broken(self, data: Data) -> Outcome:
-        text = decode(data, self._at)
-        why = "its arguments are no JSON object"
-        self._calls.append(malformed(self._name or "", text, why))
-        return Calls(len(data), tuple(self._calls))
 
     def _scan(self, data: Data, ending: Ending) -> Outcome | None:
         scanner = self._scanner
@@ -263,7 +281,7 @@ class JsonBlock:
             if shape is shapes.closer:
                 return self._judged(match.end())
             if shape is shapes.joint:
-                if data[match.end() : match.end() + 1] in (b"{", b"["):
+                if data[match.end() : match.end() + 1] == b"{":
                     self._at = match.end()
                     self._step = self._payload
                     return None
@@ -273,6 +291,13 @@ class JsonBlock:
             return None
         if not ending.is_final and shapes.surplus.is_open(data, self._at):
             return None
+        again = self._form.again
+        if again is not None:
+            if again.match(data, self._at):
+                self._step = self._head
+                return None
+            if not ending.is_final and again.is_open(data, self._at):
+                return None
         if self._form.begins:
             self._step = self._noise
             return None
@@ -288,9 +313,7 @@ class JsonBlock:
             why = "one closing brace too many behind its JSON"
             self._calls[-1] = malformed(last.name, last.arguments, why)
         else:
-            self._calls[-1] = FoundCall(
-                last.name, last.arguments, (*last.repairs, "surplus_brace"), last.fault
-            )
+            self._calls[-1] = replace(last, repairs=(*last.repairs, "surplus_brace"))
         self._at = at
         return None
 
@@ -301,6 +324,9 @@ class JsonBlock:
             last = self._calls.pop()
             where = "before its closing marker"
             self._calls.append(unfinished(last.name, last.arguments, ending, where))
+        elif closers and self._calls and not self._calls[-1].fault:
+            last = self._calls.pop()
+            self._calls.append(replace(last, repairs=(*last.repairs, "missing_closer")))
         outcome = self._judged(end)
         if isinstance(outcome, Calls) and closers:
             return Calls(outcome.end, outcome.calls, closers[0].encode())
@@ -334,8 +360,8 @@ _CACHE: dict[str, _Shapes] = {}
 def _shapes(form: JsonForm) -> _Shapes:
     known = _CACHE.get(form.name)
     if known is None:
-        marks = sorted((*form.begins, *form.closers), key=len, reverse=True)
-        fence: tuple[Part | str, ...] = (maybe("```"), SPACE)
+        marks = sorted((*form.begins, *form.closers, *form.ends), key=len, reverse=True)
+        fence: tuple[Part | str, ...] = () if "```" in form.closers else (maybe("```"), SPACE)
         known = _CACHE[form.name] = _Shapes(
             closer=Shape(SPACE, *fence, either(*form.closers)) if form.closers else None,
             after_payload=Shape(SPACE, *fence, either(*form.ends)) if form.ends else None,

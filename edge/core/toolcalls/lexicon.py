@@ -22,6 +22,8 @@ class Kind(Enum):
     THINK_OPEN = "opens reasoning"
     THINK_CLOSE = "closes reasoning"
     SILENT = "is markup that is no text"
+    END = "ends the turn, if nothing follows"
+    WRAPPER = "stands around the answer, if reasoning has just ended"
     CLOSER = "closes a call whose closer did not come in its place"
     MESSAGES = "starts a message of a channelled answer"
 

@@ -105,7 +105,7 @@ class MarkupReader:
             return True
         return self._meet(stop, stop.token, ending)
 
-    def _meet(self, stop: Stop, token: Token, ending: Ending) -> bool:
+    def _meet(self, stop: Stop, token: Token, ending: Ending, /) -> bool:
         """A marker that starts no call; False to wait for more text."""
         raise NotImplementedError
 

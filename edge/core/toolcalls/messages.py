@@ -29,7 +29,7 @@ from edge.core.toolcalls.found import (
     unfinished,
 )
 from edge.core.toolcalls.outbox import Outbox
-from edge.core.toolcalls.shapes import NAME, SPACE, Data, Shape, either, sequence
+from edge.core.toolcalls.shapes import NAME, SPACE, Data, Shape, either, maybe, sequence
 from edge.core.toolcalls.tagged_forms import Tagged
 
 Kind: TypeAlias = Literal["text", "reasoning", "call", "dropped"]
@@ -42,7 +42,9 @@ _HEADER = Shape(
         sequence("<|channel|>", SPACE, either("analysis", "commentary", "final")),
     )
 )
-_RECIPIENT_ONLY = Shape(SPACE, "to=", NAME, "<|message|>")
+_BARE_HEADER = Shape(
+    maybe(SPACE, "to=", NAME, SPACE), either("<|message|>", "<|channel|>", "<|constrain|>")
+)
 _MESSAGE = b"<|message|>"
 _EDGE = re.compile(rb"<\|(?:start|channel|end|call|return|eom|eot|message)\|>")
 _OPENING_EDGES = (b"<|start|>", b"<|channel|>")
@@ -88,9 +90,9 @@ class MessageReader:
     @staticmethod
     def starts_bare(data: Data, at: int, *, final: bool) -> bool | None:
         """Whether an answer starts with a header whose beginning was part of the prompt."""
-        if _RECIPIENT_ONLY.match(data, at) or data.startswith(_MESSAGE, at):
+        if _BARE_HEADER.match(data, at):
             return True
-        return None if not final and _RECIPIENT_ONLY.is_open(data, at) else False
+        return None if not final and _BARE_HEADER.is_open(data, at) else False
 
     @property
     def is_inside_call(self) -> bool:

@@ -53,6 +53,7 @@ class Outbox:
         self._thinking = False
         self._closed = False
         self._held_chars = 0
+        self._doubt: int | None = None
         self._withheld: list[_Withheld] | None = None if live else []
 
     @property
@@ -97,6 +98,9 @@ class Outbox:
             self._settle_drafts()
         if self._withheld is None and self._may_close:
             self._withheld = []
+            if self._shown and self.gap:
+                self._withhold(_Withheld(self.gap))
+                self.gap = ""
         if self._withheld is not None:
             self._withhold(_Withheld(raw, call))
         else:
@@ -104,9 +108,10 @@ class Outbox:
 
     def open_thinking(self) -> None:
         """A reasoning block begins: what follows is reasoning until it is closed."""
-        if self._withheld is not None:  # nothing but white space can be waiting here
-            self._withheld = None
-        self._thinking = True
+        self.settle()
+        self._withheld = None  # nothing but white space can be waiting here
+        self._thinking = self._may_close = True
+        self._thinking_gap = "\n" if self._thought else ""
         self.gap = ""
 
     def stop_waiting(self) -> None:
@@ -128,6 +133,14 @@ class Outbox:
         self._break()
         self._thinking = reasoning
 
+    def doubt_close(self, tag: str) -> None:
+        """A tag that closes an inner block; if no other one follows, it closed all reasoning."""
+        if self._withheld is None:
+            self._withheld = []
+        if self._doubt is None:
+            self._doubt = len(self._withheld)
+        self._withhold(_Withheld(tag))
+
     def close_thinking(self) -> None:
         """A reasoning block ends, opened or not."""
         if self._thinking and self._withheld is None:
@@ -145,6 +158,10 @@ class Outbox:
         """The answer is over: what waits is what it seems to be."""
         pieces, self._withheld = self._withheld, None
         thinking, self._thinking = self._thinking, False
+        if self._doubt is not None and pieces:
+            self._think("".join(piece.raw for piece in pieces[: self._doubt]))
+            self._break()
+            pieces = pieces[self._doubt + 1 :]
         for piece in pieces or ():
             if piece.call is not None:
                 self._call(piece.call)
@@ -162,7 +179,7 @@ class Outbox:
         self._held_chars += len(piece.raw)
         if self._held_chars > self._max_held:
             # Too much to wait for a closing tag that may never come.
-            self._may_close = False
+            self._may_close, self._doubt = False, None
             pieces, self._withheld, self._thinking = self._withheld, None, False
             for held in pieces:
                 if held.call is not None:
@@ -176,6 +193,7 @@ class Outbox:
         gap, self.gap = (self.gap, "") if self._closed else ("", self.gap)
         shown = self._shown and not self._thinking
         self._thinking = self._closed = self._may_close = False
+        self._doubt = None
         raw = "".join(piece.raw for piece in pieces)
         if shown:
             self._say(raw)
@@ -202,9 +220,10 @@ class Outbox:
 
     def _say(self, text: str) -> None:
         """Answer text: white space at its end waits."""
-        blank = BLANK if self._shown or self._apart else BLANK + INVISIBLE
         text = self.gap + text
-        body = text.rstrip(blank)
+        body = text.rstrip(BLANK)
+        if not self._shown and not self._apart and not body.strip(BLANK + INVISIBLE):
+            body = ""  # byte-order marks and their like, before anything else
         self.gap = text[len(body) :]
         if not body:
             self._trim_gap()

@@ -108,7 +108,7 @@ class PythonicBlock:
             return False
         bracket = _LIST.match(data, at)
         name = _CALL_NAME.match(data, bracket.end() if bracket else at)
-        if name is None or (name.group(1) is None and name.end() < len(data)):
+        if name is None or (name.group(1) is None and (name.group(2) or name.end() < len(data))):
             return False
         word = decode(name.group(1) or b"")
         if name.group(2) is None:

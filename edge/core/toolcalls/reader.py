@@ -19,7 +19,7 @@ import re
 from dataclasses import replace
 
 from edge.core.contract import Contract
-from edge.core.reasoning import CLOSING_OF
+from edge.core.reasoning import CLOSING_OF, CLOSING_WRAPPER
 from edge.core.stream_events import StreamEvent, TextDelta
 from edge.core.toolcalls.field import ReasoningField
 from edge.core.toolcalls.found import Calls, Ending, Setting
@@ -29,7 +29,13 @@ from edge.core.toolcalls.messages import MessageReader
 from edge.core.toolcalls.outbox import BLANK, Outbox
 from edge.core.toolcalls.registry import GLIMMER, PARTS
 from edge.core.toolcalls.scanner import Scanner, Stop, ThinkingScanner
-from edge.core.toolcalls.start import ArgumentsBlock, bare_name_at, demanded_tool
+from edge.core.toolcalls.start import (
+    ALL_PARTS,
+    AllBlock,
+    ArgumentsBlock,
+    bare_name_at,
+    demanded_tool,
+)
 from edge.core.toolcalls.vocabulary import vocabulary
 
 _MAX_LEADING = 1024
@@ -85,6 +91,8 @@ class TextReader(MarkupReader):
         self._closing = ""
         self._depth = 0
         self._opened_in_text = 0
+        self._has_thought = False
+        self._wrapper = ""
         self._messages: MessageReader | None = None
         self._is_fast = False
 
@@ -157,9 +165,10 @@ class TextReader(MarkupReader):
     def _start(self, ending: Ending) -> bool:
         """The first thing of the answer: reasoning, a call without a marker, or just the answer."""
         data, opening = self._data, self._words.opening
-        leading = _LEADING.match(data)
-        bare = leading.end() if leading else 0
-        may_grow = bare == len(data) < _MAX_LEADING or opening.may_grow(data, bare)
+        leading = _LEADING.match(data, self._at)
+        bare = leading.end() if leading else self._at
+        is_blank = bare == len(data) and bare - self._at < _MAX_LEADING
+        may_grow = is_blank or opening.may_grow(data, bare)
         if may_grow and not ending.is_final:
             return False
         token = opening.at(data, bare)
@@ -197,25 +206,62 @@ class TextReader(MarkupReader):
                 return None
             if named:
                 return [(PARTS.name, PARTS.block(at, "", setting))]
-        if not self._demanded or self._data[at : at + 1] != b"{":
+            if not ending.is_final and ALL_PARTS.startswith(self._data[at : at + 4]):
+                return None
+            if self._data.startswith(ALL_PARTS, at):
+                return [(PARTS.name, AllBlock(at))]
+        if not self._demanded or not self._data.startswith((b"{", b"`"), at):
             return []
+        if not ending.is_final and b"```".startswith(self._data[at : at + 3]):
+            return None
         token = self._words.answer.at(self._data, at)
         forms = token.forms if token is not None else ()
-        blocks: list[Candidate] = [(form.name, form.block(at, "{", setting)) for form in forms]
+        opener = token.text if token is not None else ""
+        blocks: list[Candidate] = [(form.name, form.block(at, opener, setting)) for form in forms]
         return [*blocks, ("arguments", ArgumentsBlock(at, self._demanded, setting))]
 
-    def _meet(self, stop: Stop, token: Token, ending: Ending) -> bool:
+    def _meet(self, stop: Stop, token: Token, ending: Ending, /) -> bool:
         if token.kind is Kind.MESSAGES:
             return self._meet_message(token, ending)
         if token.kind is Kind.THINK_CLOSE:
             self._meet_close(token)
         elif token.kind is Kind.THINK_OPEN:
             self._meet_open(token)
+        elif token.kind is Kind.END:
+            return self._meet_end(token, ending)
+        elif token.kind is Kind.WRAPPER and self._wraps(token.text):
+            self._drop(token)
         elif token.kind is Kind.SILENT or token.text.encode() in self._owed:
             self._owed.discard(token.text.encode())
             self._drop(token)
         else:
             self._pass(stop.at + len(token.text.encode()))
+        return True
+
+    def _meet_end(self, token: Token, ending: Ending) -> bool:
+        """An end-of-turn token: no text if it is the last thing, or others like it follow."""
+        at = end = self._at + len(token.text.encode())
+        while at < len(self._data) and self._data[at] in b" \t\r\n":
+            at += 1
+        following = self._words.answer.at(self._data, at)
+        is_last = at == len(self._data) and at - end <= _MAX_LEADING
+        if not ending.is_final and (is_last or self._words.answer.may_grow(self._data, at)):
+            return False
+        if is_last or (following is not None and following.kind is Kind.END):
+            self._drop(token)
+        else:
+            self._pass(end)
+        return True
+
+    def _wraps(self, tag: str) -> bool:
+        """Whether a tag stands around the answer: it opens right behind reasoning, or closes."""
+        if tag == self._wrapper:
+            self._wrapper = ""
+            return True
+        closing = CLOSING_WRAPPER.get(tag)
+        if closing is None or not self._has_thought or self.outbox.has_spoken:
+            return False
+        self._wrapper = closing
         return True
 
     def _meet_open(self, token: Token) -> None:
@@ -228,17 +274,22 @@ class TextReader(MarkupReader):
 
     def _meet_close(self, token: Token) -> None:
         end = self._at + len(token.text.encode())
-        if self._closing and (token.text != self._closing or self._depth > 1):
-            self._depth -= token.text == self._closing
+        if self._closing and token.text != self._closing:
             self._pass(end)
+        elif self._closing and self._depth > 1:
+            self._depth -= 1
+            self._drop(token)
+            self.outbox.doubt_close(token.text)
         elif not self._closing and self._opened_in_text:
             self._opened_in_text -= 1
             self._pass(end)
         else:
-            self._closing, self._depth = "", 0
+            self._closing, self._depth, self._has_thought = "", 0, True
             self._scanner = self._answer
             self._drop(token)
             self.outbox.close_thinking()
+            # What follows is the first thing of the answer proper.
+            self._started = self.outbox.has_spoken
 
     def _meet_message(self, token: Token, ending: Ending) -> bool:
         """A channel marker: if a header follows, the rest of the answer is made of messages."""

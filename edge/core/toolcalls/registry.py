@@ -48,6 +48,7 @@ def _named(tag: str, name: Part) -> Part:
 
 
 _STRING_WORD = group("string", chars("[a-zA-Z]", 1, 8))
+M3_PREFIX = "]<]minimax[>["
 _DSML = "<｜DSML｜"
 _SEPARATOR = either("<｜tool▁sep｜>", "<|tool▁sep|>", "<|tool_sep|>", "<｜tool_sep｜>")
 _CALL_OBJECT = sequence(
@@ -57,7 +58,7 @@ _CALLS = Shape(maybe("[", SPACE), _CALL_OBJECT)
 
 
 def _bars(*texts: str) -> tuple[str, ...]:
-    """Spellings of DeepSeek's special tokens: full-width or ASCII bars, low blocks or underscores."""
+    """Spellings of DeepSeek's tokens: full-width or ASCII bars, low blocks or underscores."""
     full = [f"<｜{text}｜>" for text in texts]
     ascii_bars = [f"<|{text}|>" for text in texts]
     return (*full, *ascii_bars, *(text.replace("▁", "_") for text in ascii_bars))
@@ -193,7 +194,7 @@ FORMS: tuple[Form, ...] = (
         )
     ),
     GLIMMER,
-    ElementForm("minimax-m3", "]<]minimax[>["),
+    ElementForm("minimax-m3", M3_PREFIX),
     # JSON between markers.
     JsonForm(
         "hermes",
@@ -213,6 +214,7 @@ FORMS: tuple[Form, ...] = (
             maybe("[ARGS]"),
             SPACE,
         ),
+        again=Shape(SPACE, NAME, either("[ARGS]", "[CALL_ID]")),
         closers=("[/TOOL_CALLS]",),
         close_optional=True,
     ),
@@ -220,7 +222,6 @@ FORMS: tuple[Form, ...] = (
         "mistral-list",
         ("[TOOL_CALLS]",),
         closers=("[/TOOL_CALLS]",),
-        joined=",;",
         close_optional=True,
     ),
     JsonForm("llama-json", ("<|python_tag|>",), joined=";,"),
@@ -316,6 +317,8 @@ FORMS: tuple[Form, ...] = (
     PythonicForm("llama-pythonic", ("<|python_start|>",), closers=("<|python_end|>",)),
     PythonicForm("python-tag", ("<|python_tag|>",)),
     PythonicForm("lfm2", ("<|tool_call_start|>",), closers=("<|tool_call_end|>",)),
+    JsonForm("lfm2-json", ("<|tool_call_start|>",), closers=("<|tool_call_end|>",)),
+    JsonForm("llama4-json", ("<|python_start|>",), joined=";", closers=("<|python_end|>",)),
     PythonicForm("olmo3", ("<function_calls>",), closers=("</function_calls>",)),
     PythonicForm("pythonic", ("[",), unmarked=True),
     GemmaForm(
@@ -394,9 +397,11 @@ END_OF_TURN: tuple[str, ...] = (
     "<|content_model_end_sampling|>",
     "<SPECIAL_12>",
     "<SPECIAL_11>",
-    "</s>",
 )
-"""Tokens that end a turn; behind a call they are no text."""
+"""Special tokens that end a turn: behind a call, and at the very end, they are no text."""
+
+STRAY_TAGS: tuple[str, ...] = ("</s>",)
+"""The same where they could be meant as text, unless they stand behind a call."""
 
 FORM_NAMES: tuple[str, ...] = (*(form.name for form in FORMS), "harmony")
 """Names for ``output.forms``."""

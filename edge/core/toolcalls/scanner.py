@@ -99,7 +99,7 @@ class Scanner:
         """The same for text that went by without a look."""
         tail = text.rstrip(" \t")
         self._blank = tail.endswith("\n")
-        self.in_word = text[-1].isalnum() or text[-1] == "_"
+        self.in_word = text[-1].isascii() and (text[-1].isalnum() or text[-1] == "_")
 
     def new_line(self) -> None:
         """What comes next counts as the beginning of a line: a block has just ended."""

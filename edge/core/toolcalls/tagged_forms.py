@@ -6,6 +6,7 @@ How such a form looks, and where a value ends, is in ``tagged_grammar.py``; here
 one block, from structure to structure.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -34,6 +35,7 @@ from edge.core.toolcalls.typed_values import typed
 _WRAPPING_KEYS = frozenset({"arguments", "input"})
 _CDATA = b"<![CDATA["
 _BLANK = b" \t\r\n"
+_OPENED = re.compile(r"^<parameter=([^>\n]+)>$", re.MULTILINE)
 
 
 class Tagged:
@@ -126,6 +128,8 @@ class TaggedBlock:
             return None
         end = rules.end_of_call(data, self._at)
         if end is not None:
+            if end == self._at and rules.call_end is not None:
+                self._call.repairs += ("missing_closer",)
             return self._end_call(end)
         at = _skip_blank(data, self._at)
         if self._form.bare_json and not self._call.arguments and data[at : at + 1] == b"{":
@@ -134,7 +138,7 @@ class TaggedBlock:
             return None
         if at == len(data):
             return self._ends_between(data, ending) if ending.is_final else None
-        if self._is_prose():
+        if self._is_prose() and not data.startswith(self._form.parameter_start.encode(), at):
             return NotACall(self._start + 1)
         self._stray_at = self._scan = at
         self._step = self._pass_stray
@@ -224,10 +228,12 @@ class TaggedBlock:
     def _take_value(self, text: str, *, as_is: bool) -> None:
         call, key = self._call, self._key
         if key in call.arguments:
-            call.repeat(key, text)
+            call.fault = f"parameter {key} is there twice"
             return
         if not as_is:
             text = self._laid_out(text)
+            if self._form.layout == "line":
+                call.swallowed += [(key, inner) for inner in _OPENED.findall(text)]
         schema = schema_view.property_schema(key, call.schema, call.schema)
         if as_is or self._string == "true":
             value: Any = text
@@ -295,16 +301,13 @@ class _OpenCall:
         self.arguments: dict[str, Any] = {}
         self.repairs: tuple[str, ...] = ()
         self.fault = ""
+        self.swallowed: list[tuple[str, str]] = []
 
     @property
     def properties(self) -> Iterable[str]:
         """Names of the tool's parameters."""
         known = schema_view.resolve(self.schema, self.schema).get("properties")
         return list(known) if isinstance(known, Mapping) else []
-
-    def repeat(self, key: str, _: str) -> None:
-        """A parameter came twice: which one is meant cannot be known."""
-        self.fault = f"parameter {key} is there twice"
 
     def unwrap(self, *, repair: bool) -> None:
         """One parameter called ``arguments`` that holds them all."""
@@ -321,6 +324,9 @@ class _OpenCall:
 
     def found(self) -> FoundCall:
         """The call as it is handed back."""
+        for outer, inner in self.swallowed:
+            if inner in self.properties and inner not in self.arguments and not self.fault:
+                self.fault = f"parameter {outer} is not closed before parameter {inner} opens"
         if self.fault:
             return malformed(self.name, to_json(self.arguments), self.fault)
         return sound(self.name, self.arguments, self.repairs)

@@ -94,6 +94,7 @@ class Grammar:
         self.call = Shape(SPACE, form.call)
         self.parameter = Shape(SPACE, form.parameter)
         self.opening = _any_of(form.openers)
+        self._open_next = Shape(SPACE, either(*form.openers)) if not close else None
         self.landmark = _any_of((form.parameter_start, close, *form.closers))
 
     def end_of_call(self, data: Data, at: int) -> int | None:
@@ -110,7 +111,7 @@ class Grammar:
 
     def may_grow(self, data: Data, at: int) -> bool:
         """Whether more text could complete some structure at ``at``."""
-        shapes = (self.parameter, self.call_end, self.closer)
+        shapes = (self.parameter, self.call_end, self.closer, self._open_next)
         return any(shape is not None and shape.is_open(data, at) for shape in shapes)
 
     def follow(self, data: Data, at: int, *, final: bool) -> Follow | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from edge.core.reasoning import ANSWER_WRAPPERS, THINK_TAGS
+from edge.core.reasoning import ANSWER_TOKENS, ANSWER_WRAPPERS, THINK_TAGS
 from edge.core.toolcalls.json_forms import JsonForm
 from edge.core.toolcalls.lexicon import Form, Kind, Lexicon, Token
 from edge.core.toolcalls.messages import START_MARKERS
@@ -12,9 +12,11 @@ from edge.core.toolcalls.registry import (
     CLINE,
     END_OF_TURN,
     FORMS,
+    M3_PREFIX,
     ON_OWN_LINE,
     PARTS,
     RESULTS,
+    STRAY_TAGS,
     UNMARKED,
 )
 from edge.core.toolcalls.tagged_forms import Tagged
@@ -55,16 +57,18 @@ def vocabulary(names: tuple[str, ...], looks: bool) -> Vocabulary:
     opens = _tokens((tags.opening for tags in THINK_TAGS if tags.opening), Kind.THINK_OPEN)
     closes = _tokens((tags.closing for tags in THINK_TAGS), Kind.THINK_CLOSE)
     alone = _tokens((tags.closing for tags in THINK_TAGS if tags.alone), Kind.THINK_CLOSE)
-    silent = _tokens(ANSWER_WRAPPERS, Kind.SILENT)
+    silent = _tokens((*ANSWER_TOKENS, *((M3_PREFIX,) if looks else ())), Kind.SILENT)
+    ends = _tokens(END_OF_TURN, Kind.END)
+    wraps = _tokens((tag for pair in ANSWER_WRAPPERS for tag in pair), Kind.WRAPPER)
     if PARTS in forms:
         silent.append(Token(">>>all\n", Kind.SILENT, on_own_line=True))
     messages = _tokens(START_MARKERS, Kind.MESSAGES) if not names or "harmony" in names else []
     return Vocabulary(
-        answer=Lexicon([*closers, *silent, *opens, *alone, *messages, *calls]),
+        answer=Lexicon([*ends, *wraps, *closers, *silent, *opens, *alone, *messages, *calls]),
         thinking=Lexicon([*opens, *marked, *closes]),
         field=Lexicon(marked),
         opening=Lexicon(opens),
-        strays=Lexicon([*closers, *_tokens(END_OF_TURN, Kind.SILENT)]),
+        strays=Lexicon([*closers, *_tokens((*END_OF_TURN, *STRAY_TAGS), Kind.SILENT)]),
         tag=Token("<", Kind.CALL, (CLINE,)) if CLINE in forms else None,
         has_parts=PARTS in forms,
         looks=looks,
