@@ -31,12 +31,14 @@ from edge.runs.drain import Drainer, DrainTerms
 from edge.runs.observers import Observers
 from edge.runs.registry import Registry
 from edge.runs.run import Desk
+from edge.runs.tunnel import Tunnel
 from edge.server import listener
 from edge.server.auth import Doorkeeper, KeyRights
 from edge.server.chat import ChatHandler
 from edge.server.limits import ServerLimits
 from edge.server.models import ModelsHandler
 from edge.server.operations import OperationsHandler
+from edge.server.passthrough import PassThroughHandler
 from edge.server.routing import Handlers, build_app, direct_routes
 from edge.server.runs import RunsHandler
 from edge.settings import ProviderSettings, Settings
@@ -73,18 +75,15 @@ class Gateway:
         observers = Observers([ledger, RunLog(trace_content=settings.telemetry.trace_content)])
         admission = Admission(_admission_limits(settings))
         drainer = Drainer()
-        attempts = Attempts(
-            dispatcher,
-            observers,
-            {spec.name: _options(spec) for spec in settings.providers},
-            drainer,
-        )
+        options = {spec.name: _options(spec) for spec in settings.providers}
+        attempts = Attempts(dispatcher, observers, options, drainer)
         desk = Desk(registry, observers, admission, dispatcher, attempts, random.random)
         doorkeeper = _doorkeeper(settings)
+        policies = {route.model: route.output for route in settings.routes}
+        pass_through = PassThroughHandler(Tunnel(desk, options), dispatcher, doorkeeper, policies)
         handlers = Handlers(
-            chat=ChatHandler(
-                desk, doorkeeper, {route.model: route.output for route in settings.routes}
-            ),
+            chat=ChatHandler(desk, doorkeeper, policies, pass_through),
+            pass_through=pass_through,
             models=ModelsHandler(routes, providers, doorkeeper, created=int(time.time())),
             runs=RunsHandler(registry, doorkeeper),
             operations=OperationsHandler(routes, dispatcher, lambda: admission.draining),
@@ -197,6 +196,7 @@ def _options(spec: ProviderSettings) -> ProviderOptions:
         ),
         strict_tools=spec.strict_tools,
         send_metadata=spec.send_metadata,
+        ask_usage=spec.ask_usage,
         drain=_drain_terms(spec) if spec.on_give_up == "drain" else None,
     )
 

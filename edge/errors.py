@@ -180,7 +180,7 @@ class ProviderRefused(ProviderError):
         upstream_status: the provider's status.
         upstream_body: its body as it came (bounded).
         upstream_type: its content type.
-        upstream_headers: its end-to-end headers, where the answer may be passed on as it is.
+        upstream_headers: its end-to-end headers, where it may be passed on as it is; else None.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class ProviderRefused(ProviderError):
         upstream_status: int,
         upstream_body: bytes = b"",
         upstream_type: str = "",
-        upstream_headers: Sequence[tuple[bytes, bytes]] = (),
+        upstream_headers: Sequence[tuple[bytes, bytes]] | None = None,
         **details: Any,
     ) -> None:
         super().__init__(message, **details)

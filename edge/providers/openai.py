@@ -52,8 +52,26 @@ HOP_BY_HOP = frozenset(
 )
 """Fields that speak of one connection (RFC 9110 section 7.6.1); they never travel."""
 
-PRIVATE = frozenset({b"set-cookie", b"www-authenticate", b"alt-svc", b"server", b"date"})
-"""Fields of an answer that speak of the provider, not of the answer."""
+PRIVATE = frozenset(
+    {
+        b"alt-svc",
+        b"authentication-info",
+        b"authorization",
+        b"date",
+        b"location",
+        b"openai-organization",
+        b"openai-project",
+        b"server",
+        b"set-cookie",
+        b"strict-transport-security",
+        b"www-authenticate",
+        b"x-request-id",
+    }
+)
+"""Fields of an answer that speak of the provider, not of the answer, or that we set ourselves."""
+
+_NEVER_DOWN = HOP_BY_HOP | PRIVATE
+_NEVER_DOWN_PREFIXES = (b"x-edge-", b"access-control-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,13 +293,13 @@ class TunnelExchange:
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """See :class:`~edge.providers.port.ByteStream`."""
-        named = self._exchange.header(b"connection") or b""
-        own = {token.strip().lower() for token in named.split(b",")}
-        dropped = HOP_BY_HOP | PRIVATE | own
+        dropped = _NEVER_DOWN
+        if named := self._exchange.header(b"connection"):
+            dropped |= {token.strip().lower() for token in named.split(b",")}
         return [
             (name, value)
             for name, value in self._exchange.headers
-            if name not in dropped and not name.startswith(b"x-edge-")
+            if name not in dropped and not name.startswith(_NEVER_DOWN_PREFIXES)
         ]
 
     @property

@@ -1,6 +1,5 @@
 """``POST /v1/chat/completions``: everything that may answer 4xx, and then the run."""
 
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,15 +19,12 @@ from edge.server.auth import Doorkeeper, KeyRights
 from edge.server.connection import RunResponse
 from edge.server.error_exit import error_event, send_error
 from edge.server.exchange import GatewayRequest
-from edge.wire.openai_chat import ChatRequest, decode_chat_request
+from edge.server.naming import new_run_id, request_id
+from edge.server.passthrough import PassThroughHandler
+from edge.wire.openai_chat import ChatRequest, chat_request
+from edge.wire.strict_json import decode
 
-MAX_REQUEST_ID = 200
 TRACE_HEADERS = ("traceparent", "tracestate")
-
-
-def new_run_id() -> str:
-    """An id that nobody can guess: it lets its owner cancel and mirror the run."""
-    return f"run_{secrets.token_hex(12)}"
 
 
 class ChatHandler:
@@ -39,13 +35,23 @@ class ChatHandler:
         desk: Desk,
         doorkeeper: Doorkeeper,
         policies: Mapping[str, OutputPolicy],
+        pass_through: PassThroughHandler,
         *,
         new_id: Callable[[], str] = new_run_id,
     ) -> None:
-        """``policies`` holds the output policy of every route, by its model name."""
+        """Take what is shared.
+
+        Args:
+            desk: what all runs share.
+            doorkeeper: tells keys apart.
+            policies: the output policy of every route, by its model name.
+            pass_through: takes the requests whose answers need not be looked at.
+            new_id: makes run ids.
+        """
         self._desk = desk
         self._doorkeeper = doorkeeper
         self._policies = policies
+        self._pass_through = pass_through
         self._new_id = new_id
 
     async def __call__(self, request: GatewayRequest) -> RunResponse:
@@ -56,8 +62,12 @@ class ChatHandler:
         """
         started_at = trio.current_time()
         rights = self._doorkeeper.identify(request.headers)
-        chat = decode_chat_request(await request.body())
-        run = self._run(request, chat, rights, started_at)
+        body = await request.body()
+        tree = decode(body, what="The body")
+        passed = self._pass_through.chat(request, body, tree, rights, started_at)
+        if passed is not None:
+            return passed
+        run = self._run(request, chat_request(tree), rights, started_at)
         return RunResponse(partial(self._carry, run))
 
     def _run(
@@ -120,12 +130,6 @@ class ChatHandler:
             (b"x-edge-attempts", str(len(run.rows)).encode()),
         ]
         await send_error(reply, error, headers)
-
-
-def request_id(request: GatewayRequest) -> str:
-    """The client's ``x-request-id``, if it is one that can be sent back."""
-    given = request.headers.get("x-request-id") or ""
-    return given if len(given) <= MAX_REQUEST_ID and given.isprintable() else ""
 
 
 def trace_headers(request: GatewayRequest) -> dict[str, str]:

@@ -7,9 +7,16 @@ from quart import request
 from quart_trio import QuartTrio
 
 from edge.server.chat import ChatHandler
-from edge.server.connection import DirectRoutes, RunResponse, gateway_request, prepare
+from edge.server.connection import (
+    DirectHandler,
+    DirectRoutes,
+    RunResponse,
+    gateway_request,
+    prepare,
+)
 from edge.server.models import ModelsHandler
 from edge.server.operations import OperationsHandler
+from edge.server.passthrough import USUAL_PATHS, PassThroughHandler
 from edge.server.runs import RunsHandler
 
 CHAT = "/v1/chat/completions"
@@ -20,6 +27,7 @@ class Handlers:
     """Everything that answers."""
 
     chat: ChatHandler
+    pass_through: PassThroughHandler
     models: ModelsHandler
     runs: RunsHandler
     operations: OperationsHandler
@@ -27,7 +35,11 @@ class Handlers:
 
 def direct_routes(handlers: Handlers) -> DirectRoutes:
     """The handlers that are called without Quart's dispatch: those of the hot path."""
-    return {("POST", CHAT): handlers.chat}
+    routes: dict[tuple[str, str], DirectHandler] = {
+        ("POST", path): handlers.pass_through for path in USUAL_PATHS
+    }
+    routes["POST", CHAT] = handlers.chat
+    return routes
 
 
 def build_app(handlers: Handlers) -> QuartTrio:
@@ -37,6 +49,10 @@ def build_app(handlers: Handlers) -> QuartTrio:
     @app.post(CHAT)
     async def chat() -> RunResponse:
         return await handlers.chat(gateway_request(request))
+
+    @app.post("/v1/<path:rest>")
+    async def pass_through(rest: str) -> RunResponse:  # noqa: ARG001 - the handler reads the path itself
+        return await handlers.pass_through(gateway_request(request))
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:

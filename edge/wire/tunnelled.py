@@ -11,7 +11,8 @@ A body that needs no change is sent as the object that came.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from edge.errors import InvalidRequest
@@ -44,6 +45,7 @@ class TunnelBody(Protocol):
         model: the client's name for the model.
         stream: whether the client asked for a stream.
         include_usage: whether it asked for usage in it.
+        edge_metadata: what of its metadata speaks to the gateway.
     """
 
     @property
@@ -58,6 +60,11 @@ class TunnelBody(Protocol):
 
     @property
     def include_usage(self) -> bool:
+        """See the class."""
+        ...
+
+    @property
+    def edge_metadata(self) -> Mapping[str, Any]:
         """See the class."""
         ...
 
@@ -77,7 +84,7 @@ class JsonBody:
 
     Attributes:
         has_options: it has a key ``stream_options``, whatever its value.
-        has_edge_metadata: its metadata speak to the gateway.
+        edge_metadata: the part of its metadata that speaks to the gateway.
     """
 
     data: bytes
@@ -85,13 +92,13 @@ class JsonBody:
     stream: bool
     include_usage: bool
     has_options: bool
-    has_edge_metadata: bool
+    edge_metadata: Mapping[str, Any]
 
     def for_provider(self, model: str, *, ask_usage: bool) -> bytes:
         """See :class:`TunnelBody`."""
         data = self.data
         renamed = model != self.model
-        if self.has_edge_metadata or (ask_usage and self.has_options):
+        if self.edge_metadata or (ask_usage and self.has_options):
             return self._anew(model, ask_usage=ask_usage)
         if renamed:
             place = _only_model(data)
@@ -129,6 +136,7 @@ class FormBody:
     end: int
     stream: bool = False
     include_usage: bool = False
+    edge_metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def for_provider(self, model: str, *, ask_usage: bool) -> bytes:  # noqa: ARG002 - forms have no usage to ask for
         """See :class:`TunnelBody`."""
@@ -158,8 +166,9 @@ def json_body(data: bytes, tree: dict[str, Any]) -> JsonBody:
         if isinstance(options, dict)
         else options is not None,
         has_options="stream_options" in tree,
-        has_edge_metadata=isinstance(metadata, dict)
-        and any(key.startswith(EDGE_METADATA) for key in metadata),
+        edge_metadata={k: v for k, v in metadata.items() if k.startswith(EDGE_METADATA)}
+        if isinstance(metadata, dict)
+        else {},
     )
 
 

@@ -1,0 +1,18 @@
+"""What a run is called: by us, and by its client."""
+
+import secrets
+
+from edge.server.exchange import GatewayRequest
+
+MAX_REQUEST_ID = 200
+
+
+def new_run_id() -> str:
+    """An id that nobody can guess: it lets its owner cancel and mirror the run."""
+    return f"run_{secrets.token_hex(12)}"
+
+
+def request_id(request: GatewayRequest) -> str:
+    """The client's ``x-request-id``, if it is one that can be sent back."""
+    given = request.headers.get("x-request-id") or ""
+    return given if len(given) <= MAX_REQUEST_ID and given.isprintable() else ""
