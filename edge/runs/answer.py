@@ -255,7 +255,7 @@ class WholeAnswer:
         self._reply = reply
         self._record: AttemptRecord | None = None
 
-    def begin(self, record: AttemptRecord, *, hold_text: bool) -> None:
+    def begin(self, record: AttemptRecord, *, hold_text: bool) -> None:  # noqa: ARG002 - it holds all
         """See :class:`Answer`."""
         self._record = record
 

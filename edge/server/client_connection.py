@@ -30,9 +30,9 @@ import trio
 
 from edge.errors import EdgeError, GatewayFault
 from edge.runs.reply import AnswerCut, ClientGone
-from edge.server.client_reply import ClientReply, SocketWriter, closing_answer
+from edge.server.client_reply import REQUEST_ID, ClientReply, SocketWriter, closing_answer
 from edge.server.error_exit import error_response, send_error
-from edge.server.exchange import Address, Exchange
+from edge.server.exchange import Address, Exchange, new_request_id
 from edge.server.limits import ServerLimits
 from edge.server.protocol import IncomingRequest, ProtocolFault, RequestParser
 
@@ -174,7 +174,8 @@ class ClientConnection:
     def _refuse(self, fault: ProtocolFault) -> None:
         self._deaf = True
         if self._current is None:
-            self.writer.write_nowait(closing_answer(*error_response(fault)))
+            named = [(REQUEST_ID, new_request_id().encode("ascii"))]
+            self.writer.write_nowait(closing_answer(*error_response(fault, named)))
             self._end()
         elif self._arriving is not None and not self._arriving.complete:
             self._arriving.fail(fault)
@@ -197,6 +198,7 @@ class ClientConnection:
             chunks=request.http_version == "1.1",
             on_start=on_start,
             on_complete=over,
+            request_id=lambda: exchange.request.request_id,
         )
         exchange = Exchange(self, request, reply)
         return exchange

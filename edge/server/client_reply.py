@@ -29,6 +29,7 @@ _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii")
     for status in HTTPStatus
 }
+REQUEST_ID = b"x-request-id"
 _BODYLESS = frozenset({204, 304})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection", b"keep-alive"})
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -110,6 +111,7 @@ class ClientReply:
         on_start: called once, when the head is written; tells whether the connection ends with
             this answer.
         on_complete: called once, when the last byte has been given to the kernel.
+        request_id: asked for where the head's headers hold no ``x-request-id``.
 
     Attributes:
         started: whether the head has been given to be sent.
@@ -129,6 +131,7 @@ class ClientReply:
         "_left",
         "_on_complete",
         "_on_start",
+        "_request_id",
         "_to_head",
         "_writer",
         "closes",
@@ -145,12 +148,14 @@ class ClientReply:
         chunks: bool,
         on_start: Callable[[], bool],
         on_complete: Callable[[], None],
+        request_id: Callable[[], str],
     ) -> None:
         self._writer = writer
         self._to_head = method == "HEAD"
         self._chunks = chunks
         self._on_start = on_start
         self._on_complete = on_complete
+        self._request_id = request_id
         self._bodyless = False
         self._chunked = False
         self._left = 0
@@ -182,6 +187,8 @@ class ClientReply:
         if self.started:
             raise RuntimeError("the answer has been started before")
         framing = self._framing(status, content_length)
+        if not any(name == REQUEST_ID for name, _ in headers):
+            headers = [*headers, (REQUEST_ID, self._request_id().encode("ascii"))]
         head = _head(status, headers, framing)
         self.started = True
         if content_length is None and not self._bodyless:

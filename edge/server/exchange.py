@@ -10,6 +10,7 @@ handler and in whatever it awaits. That holds for every Quart alike, and leaves 
 logs and exceptions some of them make of a disconnect.
 """
 
+import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -24,6 +25,14 @@ EXTENSION = "edge.exchange"
 """Where an ASGI scope of ours carries its exchange, below ``extensions``."""
 
 Address: TypeAlias = tuple[str, int] | None
+
+
+MAX_REQUEST_ID = 200
+
+
+def new_request_id() -> str:
+    """An id for a request whose client gave none."""
+    return f"req_{secrets.token_hex(12)}"
 
 
 class Headers:
@@ -70,7 +79,16 @@ class GatewayRequest:
         scope: the ASGI scope, where the request came through Quart; else empty.
     """
 
-    __slots__ = ("_body", "client", "headers", "method", "path", "query_string", "scope")
+    __slots__ = (
+        "_body",
+        "_request_id",
+        "client",
+        "headers",
+        "method",
+        "path",
+        "query_string",
+        "scope",
+    )
 
     def __init__(
         self,
@@ -90,6 +108,16 @@ class GatewayRequest:
         self.client = client
         self.scope: Mapping[str, Any] = {} if scope is None else scope
         self._body = body
+        self._request_id = ""
+
+    @property
+    def request_id(self) -> str:
+        """The answer's ``x-request-id``: the client's own, if it is printable, else ours."""
+        if not self._request_id:
+            given = self.headers.get("x-request-id") or ""
+            fit = len(given) <= MAX_REQUEST_ID and given.isascii() and given.isprintable()
+            self._request_id = (given if fit else "") or new_request_id()
+        return self._request_id
 
     async def body(self) -> bytes:
         """The whole body.

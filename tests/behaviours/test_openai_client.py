@@ -385,7 +385,6 @@ async def test_a_bad_request_names_its_place(talker: Talker, stream: bool) -> No
     assert (fault.type, fault.param) == ("invalid_request_error", "messages[1].role")
 
 
-@pytest.mark.xfail(reason="a request that is refused before it is a run gets no x-request-id")
 async def test_a_refused_request_has_an_id_to_ask_about(talker: Talker) -> None:
     async with simulated(talker) as talk:
         with pytest.raises(openai.BadRequestError) as caught:

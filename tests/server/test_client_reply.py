@@ -67,6 +67,7 @@ class Answer:
             chunks=chunks,
             on_start=self._started,
             on_complete=self._completed,
+            request_id=lambda: "req_test",
         )
 
     def _started(self) -> bool:
@@ -77,9 +78,10 @@ class Answer:
         self.completions += 1
 
     def sent(self) -> tuple[bytes, bytes]:
-        """What has arrived: the head without its date, and the body."""
+        """What has arrived: the head without its date and its request id, and the body."""
         head, _, body = read_all(self.client).partition(b"\r\n\r\n")
-        lines = [line for line in head.split(b"\r\n") if not line.startswith(b"date: ")]
+        given = (b"date: ", b"x-request-id: ")
+        lines = [line for line in head.split(b"\r\n") if not line.startswith(given)]
         return b"\r\n".join(lines), body
 
 
@@ -213,13 +215,29 @@ def unchunk(wire: bytes) -> bytes:
             return body
 
 
+async def test_every_head_has_a_request_id_and_only_one(pair: Pair) -> None:
+    named = Answer(pair)
+    await named.reply.start(200, [(b"x-request-id", b"mine")], content_length=0)
+    await named.reply.finish()
+    theirs = read_all(named.client)
+    unnamed = Answer(pair)
+    await unnamed.reply.start(200, [], content_length=0)
+    await unnamed.reply.finish()
+
+    assert theirs.count(b"x-request-id: mine\r\n") == 1
+    assert theirs.count(b"x-request-id") == 1
+    assert b"x-request-id: req_test\r\n" in read_all(unnamed.client)
+
+
 async def test_framing_and_date_of_a_provider_do_not_double_ours(pair: Pair) -> None:
     answer = Answer(pair)
     headers = [(b"content-length", b"7"), (b"transfer-encoding", b"gzip"), (b"date", b"then")]
     await answer.reply.start(200, headers, content_length=0)
     await answer.reply.finish()
 
-    assert read_all(answer.client) == b"HTTP/1.1 200 OK\r\ndate: then\r\ncontent-length: 0\r\n\r\n"
+    assert read_all(answer.client) == (
+        b"HTTP/1.1 200 OK\r\ndate: then\r\nx-request-id: req_test\r\ncontent-length: 0\r\n\r\n"
+    )
 
 
 # Misuse
