@@ -72,7 +72,15 @@ class SocketChannel:
         self._abandoned = False
 
     async def send(self, head: bytes, body: bytes) -> Sequence[bytes | memoryview]:
-        """See :class:`Channel`."""
+        """See :class:`Channel`; nothing is awaited."""
+        return self.send_now(head, body)
+
+    def send_now(self, head: bytes, body: bytes = b"") -> Sequence[bytes | memoryview]:
+        """Send what the kernel takes at once; returns the rest.
+
+        Raises:
+            trio.BrokenResourceError: the peer no longer takes anything.
+        """
         pieces = [head + body] if len(body) <= _JOIN_BELOW else [head, body]
         try:
             sent = (

@@ -65,7 +65,7 @@ class TlsChannel:
                 await self._below.send_all(self._outgoing.read())
                 await self._fill()
             except ssl.SSLError as error:
-                await self._tell_why()
+                self._tell_why()
                 raise trio.BrokenResourceError from error
             else:
                 await self._below.send_all(self._outgoing.read())
@@ -74,7 +74,7 @@ class TlsChannel:
     async def send(self, head: bytes, body: bytes) -> Sequence[bytes | memoryview]:
         """See :class:`edge.providers.channel.Channel`."""
         self._seal(head + body)
-        return await self._below.send(self._outgoing.read(), b"")
+        return self._below.send_now(self._outgoing.read())
 
     async def send_all(self, data: bytes | memoryview) -> None:
         """Send what :meth:`send` has left over: it is sealed already."""
@@ -133,10 +133,10 @@ class TlsChannel:
                 self._failure = error
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _tell_why(self) -> None:
+    def _tell_why(self) -> None:
         """Send the alert that OpenSSL has prepared; the peer's operator will want to read it."""
         with contextlib.suppress(trio.BrokenResourceError):
-            await self._below.send(self._outgoing.read(), b"")
+            self._below.send_now(self._outgoing.read())
 
 
 def _is_end(error: ssl.SSLError) -> bool:

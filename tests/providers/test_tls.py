@@ -23,26 +23,32 @@ class TlsServer:
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
 
     async def handshake(self) -> None:
-        while True:
-            try:
-                self.tls.do_handshake()
-            except ssl.SSLWantReadError:
-                self.flush()
-                self.incoming.write(await self._read())
-            else:
-                self.flush()
-                return
+        while not self._shakes_hands():
+            self.flush()
+            self.incoming.write(await self._read())
+        self.flush()
+
+    def _shakes_hands(self) -> bool:
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
 
     async def _read(self) -> bytes:
         await trio.lowlevel.wait_readable(self.socket)
         return self.socket.recv(65536)
 
     async def read(self) -> bytes:
-        while True:
-            try:
-                return self.tls.read(65536)
-            except ssl.SSLWantReadError:
-                self.incoming.write(await self._read())
+        while (data := self._open()) is None:
+            self.incoming.write(await self._read())
+        return data
+
+    def _open(self) -> bytes | None:
+        try:
+            return self.tls.read(65536)
+        except ssl.SSLWantReadError:
+            return None
 
     def seal(self, *records: bytes) -> bytes:
         for record in records:

@@ -93,9 +93,7 @@ async def test_a_connection_that_was_idle_for_too_long_is_not_used_again() -> No
             await transport.aclose()
 
 
-async def test_the_most_recently_used_connection_is_taken_first_and_old_ones_are_dropped() -> (
-    None
-):
+async def test_the_most_recently_used_connection_is_taken_first_and_old_ones_are_dropped() -> None:
     now = 0.0
     with trio.fail_after(10):
         async with raw_server(answering()) as server:
