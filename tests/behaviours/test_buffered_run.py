@@ -15,8 +15,8 @@ import trio
 
 from edge.core.run_events import AttemptEnded, RunEnded
 from tests.fakes.gateway import ask_once, chat, gateway, message, send, tool, upstream_config
-from tests.fakes.openai_scripts import Break, calls, error, refuses, streams
-from tests.fakes.openai_server import Script, openai_server
+from tests.fakes.openai_scripts import calls, error, refuses, streams
+from tests.fakes.openai_server import Break, Script, openai_server
 from tests.fakes.raw_client import connect
 from tests.fakes.strict_client import payloads
 

@@ -12,19 +12,17 @@ import pytest
 
 from tests.fakes.gateway import RunningGateway, ask_once, chat, gateway, tool, upstream_config
 from tests.fakes.openai_scripts import (
-    Break,
     answers,
     call,
     calls,
     completes,
     error,
-    event,
     hangs_up,
     html,
     refuses,
     streams,
 )
-from tests.fakes.openai_server import Script, openai_server
+from tests.fakes.openai_server import Break, Script, event, openai_server
 from tests.fakes.raw_client import RawResponse
 from tests.fakes.strict_client import payloads
 

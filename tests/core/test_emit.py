@@ -46,7 +46,8 @@ CALL = ToolCallDelta("ping", '{"x":1}', id="call_1")
 
 
 def test_chunks_come_in_the_documented_order() -> None:
-    events = [ReasoningDelta("hm"), TextDelta("Hi"), CALL, Finish("stop"), UsageReport(USAGE)]
+    events: list[StreamEvent] = [ReasoningDelta("hm"), TextDelta("Hi"), CALL, Finish("stop")]
+    events.append(UsageReport(USAGE))
 
     deltas = [c["choices"][0]["delta"] for c in chunks(stream(events, include_usage=True))[:-1]]
 

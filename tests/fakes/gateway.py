@@ -119,8 +119,12 @@ def chat(content: str = "go", **fields: Any) -> dict[str, Any]:
 
 def tool(name: str, *required: str, **properties: Any) -> dict[str, Any]:
     """An offered function."""
-    schema = {"type": "object", "properties": properties, "required": list(required)}
-    schema["additionalProperties"] = False
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
     return {"type": "function", "function": {"name": name, "parameters": schema}}
 
 
