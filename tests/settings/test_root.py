@@ -158,6 +158,18 @@ def test_faults_of_the_command_line_are_told_by_the_name_of_the_option() -> None
     assert sorted(places) == ["--api-key-env", "--bind", "--upstream", "--workers"]
 
 
+@pytest.mark.parametrize("url", ["http://[::1", "", "://", "http://h:x"])
+def test_an_upstream_that_is_no_address_is_told_like_any_other_fault(url: str) -> None:
+    with pytest.raises(SettingsError, match="--upstream: must be an http"):
+        Settings.from_upstream(url)
+
+
+def test_a_server_table_of_the_wrong_shape_does_not_hide_behind_the_command_line() -> None:
+    found = complaints(f"server = 3\n{SMALLEST}", bind=["127.0.0.1:1"], workers=1)
+
+    assert found == ["server: must be a table, not 3"]
+
+
 def test_the_command_line_goes_before_the_file() -> None:
     settings = Settings.from_toml(
         f'[server]\nbind = ["127.0.0.1:1"]\n{SMALLEST}', bind=["127.0.0.1:2", "[::1]:3"]

@@ -192,6 +192,7 @@ def test_a_misspelt_table_gets_a_suggestion_too() -> None:
         ("server", "max_body_bytes", 0, "must be at least 1, not 0"),
         ("server", "allow_open", "true", 'must be true or false, not "true"'),
         ("server", "allow_open", 1, "must be true or false, not 1"),
+        ("server", "bind", [80], 'must be a text like "127.0.0.1:8080", not 80'),
         ("server", "cors_origins", "*", 'must be a list, not "*"'),
         ("keys[0]", "max_concurrent", -1, "must be at least 0, not -1"),
         ("providers[0]", "base_url", 8000, "must be a text, not 8000"),
@@ -212,7 +213,8 @@ def test_a_bad_value_is_told_once_with_what_it_must_be(
     tree = full()
     table_at(tree, place)[key] = value
 
-    assert complaints(tree) == [f"{place}.{key}: {message}"]
+    index = "[0]" if key == "bind" else ""
+    assert complaints(tree) == [f"{place}.{key}{index}: {message}"]
 
 
 @pytest.mark.parametrize(
