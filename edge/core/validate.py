@@ -23,6 +23,8 @@ from edge.core import response_format, xml_completion
 from edge.core.collected import CollectedChoice, CollectedOutput
 from edge.core.contract import Contract
 from edge.core.json_path import below
+from edge.core.leaked_markers import REPAIR as LEAKED_MARKER
+from edge.core.leaked_markers import without_leaked_markers
 from edge.core.near_match import did_you_mean, shown
 from edge.core.output_policy import OutputPolicy
 from edge.core.repair import Parsed, parse_json, to_json, unstring
@@ -188,6 +190,10 @@ class _Choice:
         parsed = parse_json(text, repair=repair, outer_closer=repair and call.origin == "native")
         if parsed.fault:
             return parsed
+        if repair and call.origin == "native":
+            freed = without_leaked_markers(parsed.value, parsed.text)
+            if freed is not parsed.value:
+                parsed = Parsed(freed, to_json(freed), (*parsed.repairs, LEAKED_MARKER))
         if parsed.value is None:
             return Parsed({}, "{}", (*parsed.repairs, _NO_ARGUMENTS))
         if repair and isinstance(parsed.value, str):
