@@ -34,7 +34,7 @@ from edge.runs.reply import ClientGone, Reply
 from edge.wire.sse import HEARTBEAT
 from edge.wire.strict_json import encode
 
-LIVE = frozenset({TextDelta, ReasoningDelta, Extras})
+LIVE: frozenset[type[StreamEvent]] = frozenset({TextDelta, ReasoningDelta, Extras})
 LIVE_UNJUDGED = LIVE | {ToolCallDelta}
 
 STREAM_HEADERS = (
@@ -129,7 +129,7 @@ class StreamedAnswer:
         self._live_kinds = LIVE if policy.validate == "enforce" else LIVE_UNJUDGED
         self._never_live = policy.buffer == "full" and policy.validate != "observe"
         self._record: AttemptRecord | None = None
-        self._hold_text = False
+        self._allowed: frozenset[type[StreamEvent]] = frozenset()
         self._shown_before: set[type[StreamEvent]] = set()
         self._shown_now: set[type[StreamEvent]] = set()
         self._lock = trio.Lock()
@@ -140,7 +140,7 @@ class StreamedAnswer:
     @property
     def is_live(self) -> bool:
         """See :class:`Answer`."""
-        return not self._never_live and self._may_leave(TextDelta)
+        return TextDelta in self._allowed
 
     @property
     def committed(self) -> bool:
@@ -150,24 +150,20 @@ class StreamedAnswer:
     def begin(self, record: AttemptRecord, *, hold_text: bool) -> None:
         """See :class:`Answer`."""
         self._record = record
-        self._hold_text = hold_text
         self._shown_before |= self._shown_now
         self._shown_now = set()
+        self._allowed = self._kinds_that_may_leave(hold_text=hold_text)
         self.shown_chars = 0
 
     async def offer(self, events: Sequence[StreamEvent]) -> None:
         """See :class:`Answer`."""
-        if self._never_live:
-            return
-        live = [event for event in events if self._may_leave(type(event))]
+        allowed = self._allowed
+        live = [event for event in events if type(event) in allowed]
         if not live:
             return
         data = self._emitter.feed(live)
         if data:
-            for event in live:
-                self._shown_now.add(type(event))
-                if type(event) is TextDelta or type(event) is ReasoningDelta:
-                    self.shown_chars += len(event.text)
+            self._note_shown(live)
             await self._write(data)
             if self._trace.on:
                 self._trace.tell(live)
@@ -197,13 +193,20 @@ class StreamedAnswer:
                     scope.cancel()
                     return
 
-    def _may_leave(self, kind: type[StreamEvent]) -> bool:
-        if kind not in self._live_kinds or kind in self._shown_before:
-            return False
-        if kind is TextDelta:
-            return not self._hold_text
+    def _kinds_that_may_leave(self, *, hold_text: bool) -> frozenset[type[StreamEvent]]:
+        """Kinds of events that need not wait for the verdict in the present attempt."""
+        if self._never_live:
+            return frozenset()
         # Calls and what goes with text wait where the text waits.
-        return kind is ReasoningDelta or not self._hold_text
+        kinds = frozenset({ReasoningDelta}) if hold_text else self._live_kinds
+        return kinds - self._shown_before
+
+    def _note_shown(self, events: Sequence[StreamEvent]) -> None:
+        for event in events:
+            kind = type(event)
+            self._shown_now.add(kind)
+            if kind is TextDelta or kind is ReasoningDelta:
+                self.shown_chars += len(event.text)  # type: ignore[union-attr]
 
     def _rest(self, choice: CollectedChoice) -> CollectedChoice:
         """What of this choice has not been shown."""

@@ -124,7 +124,7 @@ class Attempts:
                 record.started(
                     lease.provider_name, question.request.model, lease.target, "normalized"
                 )
-                answer.begin(record, hold_text=plan.how.constrained or holds_text(run.compiled))
+                answer.begin(record, hold_text=plan.how.constrained or _holds_text(run))
                 output = await self._receive(run, lease, question, record, answer)
                 verdict = await self._settle(run, output, record, answer)
             except EdgeError as error:
@@ -310,6 +310,13 @@ class _Intake:
                 provider=self._record.provider,
                 code="too_large",
             )
+
+
+def _holds_text(run: ChatRun) -> bool:
+    """Whether text that the request makes demands on waits for the verdict."""
+    policy = run.policy
+    judged_first = policy.validate == "enforce" and policy.buffer != "off"
+    return judged_first and holds_text(run.compiled)
 
 
 def _attempt_facts(run: Run, plan: AttemptPlan) -> dict[str, str]:
