@@ -234,11 +234,12 @@ class Passage:
         self._record.released()
         fields = [*self._headers, *answer_headers(self._run, self._record)]
         length: int | None = None
-        if isinstance(self._tap, StreamTap):
-            fields.append((b"x-accel-buffering", b"no"))  # asks nginx not to buffer
-        else:
-            told = dict(self._headers).get(b"content-length", b"")
+        given = dict(self._headers)
+        if not isinstance(self._tap, StreamTap):
+            told = given.get(b"content-length", b"")
             length = int(told) if told.isdigit() else None
+        elif b"x-accel-buffering" not in given:
+            fields.append((b"x-accel-buffering", b"no"))  # asks nginx not to buffer
         self._framed = length is not None
         await self._reply.start(self._stream.status, fields, content_length=length)
 
