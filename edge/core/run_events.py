@@ -6,7 +6,7 @@ its first attempt has one with attempt number 0, so that every run is in the led
 """
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 AttemptEnd: TypeAlias = Literal[
     "success", "validation_failed", "upstream_error", "timeout", "cancelled", "drained", "rejected"
@@ -78,21 +78,32 @@ class Usage:
     reported: bool = False
 
 
+class CallRead(NamedTuple):
+    """How one tool call was read: its form (``native``, or a text form), and if it was repaired."""
+
+    form: str
+    repaired: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
     """The ledger row of one attempt.
 
     Attributes:
         category: why it failed, of few values (``schema``, ``http_429``, ``idle_timeout``…);
-            empty on success.
-        reason: the same in words, without the model's text.
+            empty on success, unless faults were observed.
+        param: where in the answer the first fault is (``tool_calls[0].arguments.limit``).
+        reason: the same in words; it may quote values that the model or the provider wrote.
         response_mode: the buffer in force, ``whole`` for an answer that is not streamed.
         calls: names of the tools that the answer called; ``forms`` names what they were read from.
+        calls_read: how each of the calls was read, in order.
         repairs: names of the lossless repairs made.
         first_token_s: from dispatch to the first chunk, None if none came.
         held_s: how long the answer was held back after its first chunk.
         total_s: from dispatch to the end.
         phase: where a cancelled attempt was.
+        cancel_s: from the moment the run was cancelled to the end of the attempt (its connection
+            closed), None where it was not, or nobody noted when.
     """
 
     run_id: str
@@ -106,9 +117,11 @@ class AttemptEnded:
     response_mode: ResponseMode
     status: AttemptEnd
     category: str = ""
+    param: str = ""
     reason: str = ""
     phase: str = ""
     calls: tuple[str, ...] = ()
+    calls_read: tuple[CallRead, ...] = ()
     forms: tuple[str, ...] = ()
     repairs: tuple[str, ...] = ()
     constrained: bool = False
@@ -120,6 +133,7 @@ class AttemptEnded:
     first_token_s: float | None = None
     held_s: float = 0.0
     total_s: float = 0.0
+    cancel_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +141,19 @@ class RunEnded:
     """A run is over.
 
     Attributes:
-        status: that of its last attempt.
+        model: the client's name for it.
+        provider: that of its last attempt, like the status.
         error_type: of the error the client was told, empty where it was told none.
         calls: names of the tools called, as in the last attempt's row, like the two lengths.
         policy: buffer, validate and strictness in force, in words.
     """
 
     run_id: str
+    request_id: str = ""
+    key: str = ""
+    route: str = ""
+    model: str = ""
+    provider: str = ""
     status: AttemptEnd
     attempts: int
     at: float

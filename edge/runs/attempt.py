@@ -7,7 +7,7 @@ not wait, after the provider's connection has been closed.
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from edge.core.collect import Collector
 from edge.core.collected import CollectedOutput
@@ -45,6 +45,7 @@ class ProviderOptions:
         strict_tools: ask for constrained arguments.
         send_metadata: put what a retry carries into the body's ``metadata`` too.
         ask_usage: ask for usage where a tunnelled client did not.
+        continuous_usage: ask that usage be told with every chunk, for answers that are broken off.
         drain: how far an answer is read on after its client has gone; None: not at all.
     """
 
@@ -52,6 +53,7 @@ class ProviderOptions:
     strict_tools: bool = False
     send_metadata: bool = False
     ask_usage: bool = True
+    continuous_usage: bool = False
     drain: DrainTerms | None = None
 
 
@@ -142,9 +144,13 @@ class Attempts:
         timeouts = self._options[lease.provider_name].timeouts
         run.phase = "connecting"
         with AttemptDeadline(timeouts, provider=lease.provider_name) as deadline:
-            async with self._open(run, lease, question.request, record, deadline) as stream:
-                run.phase = "waiting"
-                await intake.take_all(stream, deadline)
+            try:
+                async with self._open(run, lease, question.request, record, deadline) as stream:
+                    run.phase = "waiting"
+                    await intake.take_all(stream, deadline)
+            finally:
+                # What an interrupted answer has cost so far.
+                record.usage, record.received_chars = intake.usage, intake.chars
         return await intake.finish()
 
     def _open(
@@ -209,6 +215,8 @@ class Attempts:
             messages=messages,
             metadata=facts if options.send_metadata else {},
         )
+        if options.continuous_usage:
+            body["stream_options"]["continuous_usage_stats"] = True
         if options.strict_tools and body.get("tools"):
             body["tools"] = with_strict_tools(body["tools"])
         contract, read_back = run.compiled.contract, None
@@ -264,6 +272,16 @@ class _Intake:
         self._collector = Collector()
         self._max_held = run.policy.max_held_bytes
         self._complete = False
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """The usage reported so far: the last one, where the provider counts along."""
+        return self._normalizer.usage
+
+    @property
+    def chars(self) -> int:
+        """Characters of text and calls so far."""
+        return self._collector.chars + self._normalizer.held_chars
 
     async def take_all(self, stream: ChunkStream, deadline: AttemptDeadline) -> None:
         """Read the stream to its end."""

@@ -18,6 +18,7 @@ from edge.core.output_policy import OutputPolicy
 from edge.core.run_events import (
     AttemptEnded,
     AttemptStarted,
+    CallRead,
     Path,
     ResponseMode,
     RunEnded,
@@ -85,6 +86,11 @@ class RunBook:
         self._observers.tell(
             RunEnded(
                 run_id=run.id,
+                request_id=run.request_id,
+                key=run.key,
+                route=run.route,
+                model=run.model,
+                provider=last.provider,
                 status=run.status,
                 attempts=len(run.rows),
                 at=run.ended_at,
@@ -116,6 +122,8 @@ class AttemptRecord:
     Attributes:
         outcome: set by :meth:`succeed`, :meth:`fail` or :meth:`end`; without it the attempt was
             interrupted.
+        usage: the provider's own count, the last one it told.
+        received_chars: of an answer that did not come to its end; for a guess at its tokens.
         is_handed_over: the answer is being drained, and the row is written at the drain's end.
     """
 
@@ -144,6 +152,7 @@ class AttemptRecord:
         self.output: CollectedOutput | None = None
         self.text_repairs: tuple[str, ...] = ()
         self.usage: dict[str, Any] | None = None
+        self.received_chars = 0
         self.bytes_out = 0
         self.outcome: AttemptOutcome | None = None
         self.is_handed_over = False
@@ -228,7 +237,8 @@ class AttemptRecord:
     def close_drained(self, ended_by: str, *, usage: dict[str, Any] | None, tokens: int) -> None:
         """The drain has ended; ``tokens`` is a guess for a provider that reported no usage."""
         run = self._run
-        self.usage, self._drained_tokens = usage, tokens
+        self.usage = usage or self.usage
+        self._drained_tokens = tokens
         self.end("drained", category="give_up" if ended_by == "end" else ended_by)
         self._write()
         run.draining = False
@@ -259,9 +269,11 @@ class AttemptRecord:
             response_mode=response_mode(run, self._path),
             status=outcome.status,
             category=outcome.category,
+            param=_param(outcome),
             reason=_reason(outcome),
             phase=self._interrupted_in(),
             calls=tuple(call.name for call in calls),
+            calls_read=tuple(CallRead(call.origin, bool(call.repairs)) for call in calls),
             forms=tuple(sorted({call.origin for call in calls})),
             repairs=(*self.text_repairs, *(each for call in calls for each in call.repairs)),
             constrained=self._constrained,
@@ -287,7 +299,8 @@ class AttemptRecord:
         if usage:
             return reported_usage(usage)
         if output is None:
-            return Usage(output_tokens=self._drained_tokens)
+            guess = -(-self.received_chars // CHARS_PER_TOKEN)
+            return Usage(output_tokens=self._drained_tokens or guess)
         chars = sum(
             len(choice.content)
             + len(choice.reasoning)
@@ -337,6 +350,12 @@ def _in_words(policy: OutputPolicy) -> str:
 def _count(holder: object, name: str) -> int:
     value = holder.get(name) if isinstance(holder, dict) else None
     return value if type(value) is int and value >= 0 else 0
+
+
+def _param(outcome: AttemptOutcome) -> str:
+    if outcome.reasons:
+        return outcome.reasons[0].param or ""
+    return (outcome.error.param if outcome.error else None) or ""
 
 
 def _reason(outcome: AttemptOutcome) -> str:
