@@ -42,7 +42,8 @@ from edge.server.passthrough import PassThroughHandler
 from edge.server.routing import Handlers, build_app, direct_routes
 from edge.server.runs import RunsHandler
 from edge.settings import ProviderSettings, Settings
-from edge.telemetry.ledger import MemoryLedger
+from edge.telemetry.ledger import LedgerWriter, MemoryLedger
+from edge.telemetry.ledger_file import LedgerFile
 from edge.telemetry.logs import RunLog, configure_logs
 
 CLOSING_S = 2.0
@@ -55,6 +56,7 @@ class Gateway:
 
     Attributes:
         ledger: the rows of its attempts, for whoever built it.
+        writer: puts the same rows into a file; None where none is configured.
     """
 
     settings: Settings
@@ -63,6 +65,7 @@ class Gateway:
     handlers: Handlers
     ledger: MemoryLedger
     drainer: Drainer
+    writer: LedgerWriter | None = None
 
     @classmethod
     def build(cls, settings: Settings) -> "Gateway":
@@ -73,6 +76,9 @@ class Gateway:
         dispatcher = Dispatcher(pool, providers)
         registry, ledger = Registry(), MemoryLedger()
         observers = Observers([ledger, RunLog(trace_content=settings.telemetry.trace_content)])
+        writer = _ledger_writer(settings)
+        if writer is not None:
+            observers.add(writer)
         admission = Admission(_admission_limits(settings))
         drainer = Drainer()
         options = {spec.name: _options(spec) for spec in settings.providers}
@@ -88,7 +94,7 @@ class Gateway:
             runs=RunsHandler(registry, doorkeeper),
             operations=OperationsHandler(routes, dispatcher, lambda: admission.draining),
         )
-        return cls(settings, desk, providers, handlers, ledger, drainer)
+        return cls(settings, desk, providers, handlers, ledger, drainer, writer)
 
     async def serve(
         self,
@@ -100,29 +106,40 @@ class Gateway:
 
         Reports the addresses listened on, as URLs.
         """
+        async with trio.open_nursery() as beside:
+            if self.writer is not None:
+                beside.start_soon(self.writer.run)
+            try:
+                await self._serve_clients(shutdown, task_status)
+            finally:
+                with trio.move_on_after(CLOSING_S, shield=True):
+                    for provider in self.providers.values():
+                        await provider.aclose()
+                # Last, so that the rows of runs which were cut are written too.
+                if self.writer is not None:
+                    self.writer.stop()
+
+    async def _serve_clients(
+        self, shutdown: trio.Event, task_status: trio.TaskStatus[list[str]]
+    ) -> None:
         server = self.settings.server
         limits = ServerLimits(
             write_timeout_s=server.write_timeout_s,
             max_body_bytes=server.max_body_bytes,
             drain_s=server.drain_s + CLOSING_S,
         )
-        try:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(self.drainer.run)
-                nursery.start_soon(self._drain_on, shutdown)
-                await listener.serve(
-                    build_app(self.handlers),
-                    limits,
-                    binds=[str(address) for address in server.bind],
-                    shutdown=shutdown,
-                    direct=direct_routes(self.handlers),
-                    task_status=task_status,
-                )
-                nursery.cancel_scope.cancel()
-        finally:
-            with trio.move_on_after(CLOSING_S, shield=True):
-                for provider in self.providers.values():
-                    await provider.aclose()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.drainer.run)
+            nursery.start_soon(self._drain_on, shutdown)
+            await listener.serve(
+                build_app(self.handlers),
+                limits,
+                binds=[str(address) for address in server.bind],
+                shutdown=shutdown,
+                direct=direct_routes(self.handlers),
+                task_status=task_status,
+            )
+            nursery.cancel_scope.cancel()
 
     async def _drain_on(self, shutdown: trio.Event) -> None:
         """Refuse new runs once ``shutdown`` is set, and cut what is left when its time is over."""
@@ -197,12 +214,18 @@ def _options(spec: ProviderSettings) -> ProviderOptions:
         strict_tools=spec.strict_tools,
         send_metadata=spec.send_metadata,
         ask_usage=spec.ask_usage,
+        continuous_usage=spec.continuous_usage,
         drain=_drain_terms(spec) if spec.on_give_up == "drain" else None,
     )
 
 
 def _drain_terms(spec: ProviderSettings) -> DrainTerms:
     return DrainTerms(drain_s=spec.drain_s, drain_tokens=spec.drain_tokens)
+
+
+def _ledger_writer(settings: Settings) -> LedgerWriter | None:
+    path = settings.telemetry.ledger
+    return None if path is None else LedgerWriter(LedgerFile(path))
 
 
 def _routes(settings: Settings) -> list[Route]:

@@ -96,6 +96,7 @@ class ProviderSettings:
         drain_tokens: tokens (counted as chunks) that a drained answer may go on.
         strict_tools: send ``strict: true`` with every tool.
         ask_usage: ask for usage where the client did not.
+        continuous_usage: ask for running usage, so that broken-off answers have a count too.
         send_metadata: put what a retry carries into the body's ``metadata`` too.
         verify: check the server's certificate.
         ca_file: certificates to trust in place of the system's.
@@ -115,6 +116,7 @@ class ProviderSettings:
     drain_tokens: Positive = 4096
     strict_tools: bool = False
     ask_usage: bool = True
+    continuous_usage: bool = False
     send_metadata: bool = False
     verify: bool = True
     ca_file: ReadableFile = None
@@ -187,8 +189,10 @@ class TelemetrySettings:
         log: ``json`` for machines, ``text`` for people.
         trace_content: traced runs log the text itself, not only its length.
         ledger: the SQLite file of the ledger; None keeps no file.
+        open_metrics: ``/metrics`` asks for no key, also where keys are configured.
     """
 
     log: LogFormat = "json"
     trace_content: bool = False
     ledger: WritableFile = None
+    open_metrics: bool = False
