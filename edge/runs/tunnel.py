@@ -146,7 +146,7 @@ class Tunnel:
 class Passage:
     """The client's side of a tunnelled answer, over all attempts at it."""
 
-    __slots__ = ("_framed", "_headers", "_record", "_reply", "_run", "_stream", "_tap")
+    __slots__ = ("_headers", "_record", "_reply", "_run", "_stream", "_tap")
 
     _stream: ByteStream
     _record: AttemptRecord
@@ -156,7 +156,6 @@ class Passage:
         self._reply = reply
         self._headers: list[tuple[bytes, bytes]] = []
         self._tap: Tap = NoTap()
-        self._framed = False
 
     @property
     def committed(self) -> bool:
@@ -166,7 +165,7 @@ class Passage:
     @property
     def may_tell(self) -> bool:
         """Whether an error event may follow what the client has been given."""
-        return self._tap.at_boundary and not self._framed
+        return self._tap.at_boundary
 
     async def take(
         self, stream: ByteStream, record: AttemptRecord, deadline: AttemptDeadline, *, cut: bool
@@ -240,7 +239,6 @@ class Passage:
             length = int(told) if told.isdigit() else None
         elif b"x-accel-buffering" not in given:
             fields.append((b"x-accel-buffering", b"no"))  # asks nginx not to buffer
-        self._framed = length is not None
         await self._reply.start(self._stream.status, fields, content_length=length)
 
     async def _wind_up(self) -> bytes:

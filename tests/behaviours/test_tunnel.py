@@ -1,11 +1,13 @@
 """What nobody has to look at passes through as the bytes it is, both ways."""
 
+import orjson
 import pytest
 
-from tests.fakes.gateway import CHAT, ask, chat
+from tests.fakes.gateway import CHAT, ask, chat, gateway
 from tests.fakes.openai_scripts import answers, refuses
-from tests.fakes.openai_server import DONE, USAGE, event
-from tests.fakes.tunnelled import KEYS, OFF, frames, post, scene
+from tests.fakes.openai_server import DONE, USAGE, event, openai_server
+from tests.fakes.raw_client import connect
+from tests.fakes.tunnelled import KEYS, OFF, config, frames, post, scene
 
 RECORDED = (
     b": welcome\r\n\r\n"
@@ -161,6 +163,29 @@ async def test_the_gateways_credentials_are_no_affair_of_the_client(status: int)
 
     assert answer.status == 502
     assert b"sk-secret" not in answer.body
+
+
+@pytest.mark.parametrize("status", [401, 403, 407])
+async def test_nor_are_they_where_another_provider_might_have_taken_them(status: int) -> None:
+    async with (
+        openai_server(refuses(status, "invalid key sk-secret")) as first,
+        openai_server() as second,
+        gateway(config(first, second, output=f"{OFF}\nmax_attempts = 1")) as edge,
+        connect(edge.url) as client,
+    ):
+        answer = await ask(client, chat())
+
+    assert answer.status == 502
+    assert b"sk-secret" not in answer.body
+
+
+async def test_an_error_too_long_to_be_held_is_told_in_our_words() -> None:
+    script = answers(500, b"x" * 2_000_000, {"content-type": "text/plain"})
+    async with scene(script, output=f"{OFF}\nmax_attempts = 1") as (client, _, _edge):
+        answer = await ask(client, chat())
+
+    assert answer.status == 502
+    assert orjson.loads(answer.body)["error"]["type"] == "run_error"
 
 
 async def test_a_redirect_is_not_passed_on() -> None:

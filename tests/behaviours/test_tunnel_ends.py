@@ -184,7 +184,9 @@ async def test_a_silent_provider_is_given_up_on(
 async def test_an_answer_that_is_not_streamed_has_no_first_token_to_wait_for() -> None:
     ready = trio.Event()
     async with scene(
-        answers(200, {"usage": USAGE}, first=[ready]), provider="first_token_timeout_s = 0.05"
+        answers(200, {"usage": USAGE}, first=[ready]),
+        provider="first_token_timeout_s = 0.05",
+        output=f"{OFF}\nmax_attempts = 1",
     ) as (client, upstream, _):
         await send(client, chat())
         await upstream.happened("asked")

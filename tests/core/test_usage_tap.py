@@ -1,6 +1,7 @@
 """Whatever passes a tap comes out as it went in, but for the one event that nobody asked for."""
 
 import json
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -186,6 +187,23 @@ def test_every_cut_gives_the_input_without_the_usage_events(
     assert (split.usage, split.complete) == (whole.usage, whole.complete)
     if reports & set(events):
         assert split.usage == USAGE
+
+
+@given(st.lists(EVENTS | REPORTS, min_size=1), st.data())
+def test_nothing_is_held_but_what_may_become_the_usage_event(
+    events: list[bytes], data: st.DataObject
+) -> None:
+    stream = b"".join(events)
+    tap = StreamTap(cut=True)
+    fed = 0
+    for piece in pieces_of(stream, data.draw(st.lists(st.integers(0, 4000), max_size=12))):
+        fed += len(piece)
+        tap.feed(piece)
+        unfinished = re.split(rb"\n\r?\n", stream[:fed])[-1].lstrip(b"\r\n")
+        held = bytes(tap._open[tap._sent :])
+        assert held in (b"", unfinished)
+        if re.search(rb'"choices": ?\[ ?\{', unfinished) or not unfinished.startswith(b"data: {"):
+            assert not held or b"data: {".startswith(held) or held == b"\r"
 
 
 @given(st.binary(), st.lists(st.integers(0, 200), max_size=5), st.booleans())
