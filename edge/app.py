@@ -6,8 +6,6 @@ decides anything about a run.
 
 import os
 import random
-import signal
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +42,7 @@ from edge.server.runs import RunsHandler
 from edge.settings import ProviderSettings, Settings
 from edge.telemetry.ledger import LedgerWriter, MemoryLedger
 from edge.telemetry.ledger_file import LedgerFile
-from edge.telemetry.logs import RunLog, configure_logs
+from edge.telemetry.logs import RunLog
 
 CLOSING_S = 2.0
 """How long the clients of cut runs have to take their error event, after the drain."""
@@ -137,6 +135,7 @@ class Gateway:
                 binds=[str(address) for address in server.bind],
                 shutdown=shutdown,
                 direct=direct_routes(self.handlers),
+                reuse_port=server.workers > 1,
                 task_status=task_status,
             )
             nursery.cancel_scope.cancel()
@@ -147,35 +146,6 @@ class Gateway:
         self.desk.admission.drain()
         await trio.sleep(self.settings.server.drain_s)
         self.desk.registry.stop_all(RunCancelled("the gateway went down before the run's end"))
-
-
-def serve(settings: Settings) -> int:
-    """Serve in this process until a signal comes; returns the exit status."""
-    configure_logs(settings.telemetry.log)
-    trio.run(_serve_until_signal, Gateway.build(settings))
-    return 0
-
-
-async def _serve_until_signal(gateway: Gateway) -> None:
-    shutdown = trio.Event()
-    async with trio.open_nursery() as nursery:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            nursery.start_soon(_serve_and_stop, gateway, shutdown, nursery)
-            async for _ in signals:
-                if shutdown.is_set():
-                    nursery.cancel_scope.cancel()  # asked twice: at once
-                    return
-                shutdown.set()
-
-
-async def _serve_and_stop(gateway: Gateway, shutdown: trio.Event, nursery: trio.Nursery) -> None:
-    async with trio.open_nursery() as serving:
-        urls: list[str] = await serving.start(
-            lambda task_status: gateway.serve(shutdown, task_status=task_status)
-        )
-        models = ", ".join(route.model for route in gateway.settings.routes)
-        print(f"edge: serving {models} on {', '.join(urls)}", file=sys.stderr, flush=True)  # noqa: T201 - the one line a person waits for
-    nursery.cancel_scope.cancel()
 
 
 def _provider(spec: ProviderSettings) -> Provider:

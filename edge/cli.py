@@ -4,7 +4,9 @@ Nothing is built or opened here. A command reads its settings, tells every compl
 ends with status 1 where there is one, and only then hands over to the composition root.
 """
 
+import sqlite3
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,9 +57,18 @@ def serve(
 
     settings = _settings_or_exit(read)
     # Here and not above: checking a file or printing the version should not load the server.
-    from edge import app
+    from edge import process
 
-    sys.exit(app.serve(settings))
+    sys.exit(process.serve(settings, read))
+
+
+@cli.command(hidden=True)
+@click.argument("descriptor", type=int)
+def worker(descriptor: int) -> None:
+    """Serve as a worker of the supervisor at the other end of a socket."""
+    from edge import process
+
+    sys.exit(process.work(descriptor))
 
 
 @cli.command()
@@ -69,6 +80,51 @@ def check(file: Path) -> None:
     models = ", ".join(route.model for route in settings.routes)
     keys = ", ".join(key.name for key in settings.keys) or "none"
     click.echo(f"{file}: sound; providers: {providers}; models: {models}; keys: {keys}")
+
+
+@cli.command()
+@click.argument("file", type=CONFIG_FILE, required=False)
+@click.option("--config", type=CONFIG_FILE, help="Take the ledger that this file configures.")
+@click.option(
+    "--by",
+    multiple=True,
+    type=click.Choice(["key", "model", "route", "provider", "day", "status"]),
+    default=["model"],
+    show_default=True,
+    help="Group by this; may be given more than once.",
+)
+@click.option(
+    "--since", metavar="WHEN", help="Leave out what is older: 24h, 7d, or a date or time (UTC)."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table"
+)
+def ledger(
+    file: Path | None, config: Path | None, by: tuple[str, ...], since: str | None, form: str
+) -> None:
+    """Sum up a ledger FILE: runs, attempts, tokens and times."""
+    if (file is None) == (config is None):
+        raise click.UsageError("name the ledger's FILE, or the configuration that does: --config")
+    from edge.telemetry import ledger_report, ledger_table
+
+    if file is None:
+        file = _settings_or_exit(lambda: Settings.from_file(config or "")).telemetry.ledger
+    if file is None:
+        raise click.UsageError(f"{config} configures no ledger (telemetry.ledger)")
+    try:
+        start = ledger_report.moment(since, now=time.time()) if since else 0.0
+    except ValueError:
+        raise click.BadParameter("is no span (24h, 7d) and no date", param_hint="--since") from None
+    try:
+        found = ledger_report.report(file, by=list(dict.fromkeys(by)), since=start)
+    except sqlite3.Error as error:
+        click.echo(ledger_report.unreadable(file, error), err=True)
+        sys.exit(1)
+    if form == "table":
+        ledger_table.show(found, groups=len(set(by)))
+    else:
+        text = ledger_report.as_csv(found) if form == "csv" else ledger_report.as_json(found)
+        click.echo(text.rstrip("\n"))
 
 
 @cli.command()

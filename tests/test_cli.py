@@ -41,11 +41,11 @@ def bad(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """What ``edge serve`` hands to the composition root, which is kept from listening."""
-    from edge import app
+    """What ``edge serve`` hands over to be served, which is kept from listening."""
+    from edge import process
 
     handed: list[Settings] = []
-    monkeypatch.setattr(app, "serve", handed.append)
+    monkeypatch.setattr(process, "serve", lambda settings, _: handed.append(settings))
     return handed
 
 
@@ -89,10 +89,11 @@ def test_serve_alone_serves_the_simulated_models(served: list[Settings]) -> None
 def test_serve_hands_the_file_over_with_the_command_line_laid_over_it(
     sound: Path, served: list[Settings]
 ) -> None:
-    arguments = ["--bind", "127.0.0.1:1", "--bind", "[::1]:2", "--workers", "1"]
+    arguments = ["--bind", "127.0.0.1:1", "--bind", "[::1]:2", "--workers", "3"]
 
     assert run("serve", "--config", str(sound), *arguments).exit_code == 0
     assert [str(address) for address in served[0].server.bind] == ["127.0.0.1:1", "[::1]:2"]
+    assert served[0].server.workers == 3
     assert served[0].providers[0].name == "gpu1"
 
 
@@ -109,7 +110,6 @@ def test_an_upstream_needs_no_file(served: list[Settings], monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--workers", "2"], "--workers: only one worker is supported yet"),
         (["--workers", "0"], "--workers: must be at least 1, not 0"),
         (["--bind", "0.0.0.0:80"], "--bind: 0.0.0.0:80 can be reached by other machines"),
         (["--upstream", "gpu"], "--upstream: must be an http:// or https:// address"),
@@ -140,9 +140,9 @@ def test_options_that_make_no_sense_together_are_a_usage_error(arguments: list[s
 def test_the_status_of_the_server_is_the_status_of_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from edge import app
+    from edge import process
 
-    monkeypatch.setattr(app, "serve", lambda _: 3)
+    monkeypatch.setattr(process, "serve", lambda *_: 3)
 
     assert run("serve").exit_code == 3
 

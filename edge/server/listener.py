@@ -46,6 +46,7 @@ async def serve(
     binds: Sequence[str],
     shutdown: Shutdown,
     direct: DirectRoutes | None = None,
+    reuse_port: bool = False,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve ``app`` until ``shutdown``, then drain.
@@ -56,13 +57,14 @@ async def serve(
         binds: addresses, as :func:`edge.server.sockets.bind_all` takes them.
         shutdown: an event, or a function whose return asks for the end.
         direct: handlers that are called without Quart; they take precedence over its routes.
+        reuse_port: share the addresses with other processes.
         task_status: told the addresses listened on, as URLs.
 
     Raises:
-        OSError: an address cannot be bound; nothing has been started then.
+        CannotListen: an address cannot be bound; nothing has been started then.
     """
     config = _config(limits)
-    sockets = bind_all(binds)
+    sockets = bind_all(binds, reuse_port=reuse_port)
     state: LifespanState = {}
     lifespan = Lifespan(wrap_app(app, 0, "asgi"), config, state)
     service = GatewayService(app, config, state, limits, direct or {})

@@ -13,6 +13,10 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Two minutes until the kernel tells that a silent client's machine or network is gone."""
 
 
+class CannotListen(OSError):
+    """An address cannot be bound; the message names it and says why."""
+
+
 def bind_all(binds: Sequence[str], *, reuse_port: bool = False) -> list[socket.socket]:
     """Non-blocking stream sockets, bound and not yet listening.
 
@@ -22,7 +26,7 @@ def bind_all(binds: Sequence[str], *, reuse_port: bool = False) -> list[socket.s
         reuse_port: let other processes bind the same ports.
 
     Raises:
-        OSError: an address cannot be bound.
+        CannotListen: an address cannot be bound.
         ValueError: an address cannot be read.
     """
     with ExitStack() as undo:
@@ -55,6 +59,9 @@ def _bind(bind: str, reuse_port: bool) -> socket.socket:
         _configure(made, reuse_port)
         if address is not None:
             made.bind(address)
+    except OSError as error:
+        made.close()
+        raise CannotListen(error.errno, f"cannot listen on {bind}: {error.strerror}") from error
     except BaseException:
         made.close()
         raise

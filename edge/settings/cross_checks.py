@@ -94,9 +94,6 @@ def _listening(tree: Tree) -> Iterator[Complaint]:
     server = tree.get("server", {})
     if not isinstance(server, dict):
         return
-    workers = server.get("workers", 1)
-    if type(workers) is int and workers > 1:
-        yield Complaint("server.workers", "only one worker is supported yet")
     bind = server.get("bind")
     if bind == []:
         yield Complaint("server.bind", "at least one address is needed")

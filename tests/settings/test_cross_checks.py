@@ -115,11 +115,6 @@ def test_an_address_is_listed_once_but_any_free_port_may_be_asked_for_twice() ->
     assert server("bind = []") == ["server.bind: at least one address is needed"]
 
 
-def test_more_than_one_worker_is_refused_until_there_is_a_supervisor() -> None:
-    assert server("workers = 2") == ["server.workers: only one worker is supported yet"]
-    assert server("workers = 1") == []
-
-
 def test_a_key_is_only_given_models_that_a_route_serves() -> None:
     keys = KEY + 'models = ["coder", "codre"]\n'
 

@@ -1,0 +1,47 @@
+"""One process that serves."""
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from edge.app import Gateway
+from edge.process import systemd
+from edge.process.announce import innermost, say, say_serving
+from edge.process.serving import serve_until_stopped
+from edge.server.sockets import CannotListen
+from edge.settings import Settings
+from edge.telemetry.logs import configure_logs
+
+
+def serve(settings: Settings, reread: Callable[[], Settings]) -> int:
+    """Serve until a signal comes; returns the exit status."""
+    configure_logs(settings.telemetry.log)
+    status = 1
+    try:
+        status = trio.run(_serve, Gateway.build(settings), reread)
+    except* CannotListen as failures:
+        say(str(innermost(failures)))
+    return status
+
+
+async def _serve(gateway: Gateway, reread: Callable[[], Settings]) -> int:
+    return await serve_until_stopped(
+        gateway,
+        trio.Event(),
+        on_listening=partial(_listening, gateway.settings),
+        on_stopping=systemd.stopping,
+        on_hangup=partial(_reload, gateway, reread),
+    )
+
+
+async def _listening(settings: Settings, urls: list[str]) -> None:
+    say_serving(settings, urls)
+    systemd.ready()
+    await trio.lowlevel.checkpoint()
+
+
+async def _reload(_gateway: Gateway, _reread: Callable[[], Settings]) -> None:
+    systemd.reloading()
+    await trio.lowlevel.checkpoint()
+    systemd.ready()

@@ -1,0 +1,74 @@
+"""What a supervisor and a worker tell each other, over a pair of sockets that only they hold.
+
+To the worker: settings, first those to serve with, later those to reload. Each is a length of four
+bytes and a pickle; the file is read once, by the supervisor, so that all workers agree. To the
+supervisor: one byte for each settings, when they are in use. When either side's end closes, it has
+died, however it died: the kernel tells, and neither has to ask.
+"""
+
+import pickle
+import struct
+
+import trio
+
+from edge.settings import Settings
+
+_LENGTH = struct.Struct("!I")
+_TAKEN = b"+"
+
+
+class Channel:
+    """One side's end; a method is used by one task at a time."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+
+    @classmethod
+    def from_descriptor(cls, descriptor: int) -> "Channel":
+        """The end that was inherited under this number."""
+        return cls(trio.SocketStream(trio.socket.socket(fileno=descriptor)))
+
+    async def send(self, settings: Settings) -> bool:
+        """Hand settings to the worker and wait until it uses them; False where it has died."""
+        message = pickle.dumps(settings)
+        try:
+            await self._stream.send_all(_LENGTH.pack(len(message)) + message)
+            return bool(await self._stream.receive_some(len(_TAKEN)))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return False
+
+    async def receive(self) -> Settings | None:
+        """The next settings; None where the supervisor has died."""
+        head = await self._receive_exactly(_LENGTH.size)
+        if head is None:
+            return None
+        message = await self._receive_exactly(*_LENGTH.unpack(head))
+        if message is None:
+            return None
+        settings = pickle.loads(message)  # noqa: S301 - from the process that started this one
+        if not isinstance(settings, Settings):
+            raise TypeError(f"a supervisor sends settings, not {type(settings).__name__}")
+        return settings
+
+    async def say_taken(self) -> None:
+        """The settings received last are in use."""
+        try:
+            await self._stream.send_all(_TAKEN)
+        except trio.BrokenResourceError:
+            return  # the supervisor has died; ``receive`` tells
+
+    def close(self) -> None:
+        """End it; the other side takes this one for dead."""
+        self._stream.socket.close()
+
+    async def _receive_exactly(self, size: int) -> bytes | None:
+        received = bytearray()
+        while len(received) < size:
+            try:
+                data = await self._stream.receive_some(size - len(received))
+            except trio.BrokenResourceError:
+                return None
+            if not data:
+                return None
+            received += data
+        return bytes(received)

@@ -1,0 +1,71 @@
+"""One of several processes that serve.
+
+It gets its settings from the supervisor, and later ones too; it hears of SIGHUP from nobody else.
+When the supervisor dies, so that nobody would restart or stop it, it drains and ends.
+"""
+
+import logging
+from functools import partial
+
+import trio
+
+from edge.app import Gateway
+from edge.process.announce import innermost, say
+from edge.process.channel import Channel
+from edge.process.serving import serve_until_stopped
+from edge.server.sockets import CannotListen
+from edge.telemetry.logs import configure_logs
+
+log = logging.getLogger("edge.worker")
+
+
+def work(descriptor: int) -> int:
+    """Serve as the worker at the other end of this socket; returns the exit status."""
+    status = 1
+    try:
+        status = trio.run(_work, descriptor)
+    except* CannotListen as failures:
+        say(str(innermost(failures)))
+    return status
+
+
+async def _work(descriptor: int) -> int:
+    channel = Channel.from_descriptor(descriptor)
+    settings = await channel.receive()
+    if settings is None:
+        return 1
+    configure_logs(settings.telemetry.log)
+    gateway, shutdown = Gateway.build(settings), trio.Event()
+    async with trio.open_nursery() as nursery:
+        status = await serve_until_stopped(
+            gateway,
+            shutdown,
+            on_listening=partial(_listening, gateway, channel, shutdown, nursery),
+            on_stopping=_nothing,
+            on_hangup=trio.lowlevel.checkpoint,
+        )
+        nursery.cancel_scope.cancel()
+    return status
+
+
+async def _listening(
+    gateway: Gateway,
+    channel: Channel,
+    shutdown: trio.Event,
+    nursery: trio.Nursery,
+    _urls: list[str],
+) -> None:
+    await channel.say_taken()
+    nursery.start_soon(_follow, gateway, channel, shutdown)
+
+
+async def _follow(_gateway: Gateway, channel: Channel, shutdown: trio.Event) -> None:
+    """Take new settings from the supervisor, for as long as there is one."""
+    while (await channel.receive()) is not None:
+        await channel.say_taken()
+    log.error("the supervisor has died; this worker drains and ends")
+    shutdown.set()
+
+
+def _nothing() -> None:
+    """The supervisor knows already."""
