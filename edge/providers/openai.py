@@ -174,7 +174,7 @@ class ChatExchange:
         try:
             await self._read_head()
         except BaseException:
-            await self._exchange.__aexit__(None, None, None)
+            self._exchange.close()
             raise
         return self
 
@@ -205,9 +205,10 @@ class ChatExchange:
     ) -> None:
         try:
             if exc_type is None and self._done and not self._ended:
-                await self._read_off()
+                # Bounded inside; a cancellation may cut it, since nothing more is wanted.
+                await self._read_off()  # noqa: ASYNC102
         finally:
-            await self._exchange.__aexit__(exc_type, exc, traceback)
+            self._exchange.close()
 
     async def _read_off(self) -> None:
         """Wait for the body's end behind ``[DONE]``: then the connection can be kept."""
@@ -321,7 +322,7 @@ class TunnelExchange:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._exchange.__aexit__(exc_type, exc, traceback)
+        self._exchange.close()
 
 
 async def read_bounded(exchange: Exchange, limit: int, *, cut: bool = False) -> bytes:

@@ -339,6 +339,10 @@ class Exchange:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """See :meth:`close`."""
+        self._let_go()
+
+    def close(self) -> None:
         """Give the connection back, or hang up, before anything else happens."""
         self._let_go()
 

@@ -191,12 +191,15 @@ class PassThroughHandler:
         try:
             await self._tunnel.carry(run, passage)
         except EdgeError as error:
-            if not reply.started:
-                await _send_refusal(run, reply, error)
-            elif passage.may_tell:
-                await reply.finish(error_event(error))
-            else:
-                raise AnswerCut(error.message) from error
+            failure = error
+        else:
+            return
+        if not reply.started:
+            await _send_refusal(run, reply, failure)
+        elif passage.may_tell:
+            await reply.finish(error_event(failure))
+        else:
+            raise AnswerCut(failure.message) from failure
 
 
 def _travelling(request: GatewayRequest) -> list[tuple[bytes, bytes]]:
