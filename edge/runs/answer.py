@@ -159,6 +159,8 @@ class StreamedAnswer:
         """See :class:`Answer`."""
         allowed = self._allowed
         live = [event for event in events if type(event) in allowed]
+        if self._trace.on and self._run.mirror is not None:
+            self._run.mirror.held([event for event in events if type(event) not in allowed])
         if not live:
             return
         data = self._emitter.feed(live)
@@ -243,6 +245,8 @@ class StreamedAnswer:
         if commits and self._record is not None:
             self._record.released()
             self._record.bytes_out += len(data)
+            if self._run.mirror is not None:
+                self._run.mirror.emitted(data, self._last_write)
 
 
 class WholeAnswer:
@@ -264,6 +268,8 @@ class WholeAnswer:
 
     async def offer(self, events: Sequence[StreamEvent]) -> None:
         """Everything waits."""
+        if self._trace.on and self._run.mirror is not None:
+            self._run.mirror.held(events)
 
     async def deliver(self, output: CollectedOutput) -> None:
         """See :class:`Answer`."""
@@ -275,6 +281,8 @@ class WholeAnswer:
         if self._record is not None:
             self._record.released()
             self._record.bytes_out += len(body)
+        if self._run.mirror is not None:
+            self._run.mirror.answered(body)
         if self._trace.on:
             self._trace.tell(events_of(output))
 

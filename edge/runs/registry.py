@@ -16,6 +16,7 @@ from edge.core.output_policy import OutputPolicy
 from edge.core.run_events import AttemptEnd, AttemptEnded
 from edge.core.schemas import CompiledContract
 from edge.errors import EdgeError, RunCancelled
+from edge.runs.feed import Feed
 from edge.wire.openai_chat import ChatRequest
 
 
@@ -39,6 +40,7 @@ class Run:
             then on its leaving is no give-up.
         draining: the client gave up, and the last answer is read on for the bill.
         on_drained: ends the run when it has been.
+        mirror: where the run leaves what its client got; None where nobody can see it.
     """
 
     id: str
@@ -58,6 +60,7 @@ class Run:
     delivered: bool = False
     draining: bool = False
     on_drained: Callable[[], None] | None = None
+    mirror: Feed | None = None
     rows: list[AttemptEnded] = field(default_factory=list)
     status: AttemptEnd | None = None
     ended_at: float | None = None
