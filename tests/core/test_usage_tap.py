@@ -201,7 +201,7 @@ def test_nothing_is_held_but_what_may_become_the_usage_event(
         tap.feed(piece)
         unfinished = re.split(rb"\n\r?\n", stream[:fed])[-1].lstrip(b"\r\n")
         held = bytes(tap._open[tap._sent :])
-        assert held in (b"", unfinished)
+        assert held in (b"", b"\r", unfinished)
         if re.search(rb'"choices": ?\[ ?\{', unfinished) or not unfinished.startswith(b"data: {"):
             assert not held or b"data: {".startswith(held) or held == b"\r"
 
