@@ -11,6 +11,7 @@ with its first byte. After it nothing can be taken back: what breaks then ends i
 where one can stand, and else in the connection's being cut.
 """
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -41,6 +42,8 @@ WIND_UP_S = 1.0
 """How long a stream may go on behind its ``[DONE]``."""
 
 FOREVER = float("inf")
+
+_FIRST_EVENT = re.compile(rb"data:.*?\n\r?\n", re.DOTALL)
 
 _CREDENTIALS = frozenset({401, 403, 407})
 """Refusals that speak about our credentials at the provider, not about the client's."""
@@ -254,10 +257,11 @@ class Passage:
         """A stream that begins with an error is an attempt that failed, and can be made again."""
         if not isinstance(self._tap, StreamTap) or not self._run.is_completion:
             return
-        if b'"choices"' in data:
+        first = _FIRST_EVENT.search(data)
+        if first is None or b'"choices"' in first.group():
             return
         with suppress(ProviderProtocolError):
-            payloads = SseDecoder().feed(data)
+            payloads = SseDecoder().feed(first.group())
             error = chunk_error(decode_chunk(payloads[0])) if payloads else None
             if error is not None:
                 error.provider = self._record.provider

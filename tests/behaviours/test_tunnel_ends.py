@@ -33,10 +33,21 @@ from tests.fakes.tunnelled import OFF, WORD, config, frames, reached, scene, unt
         refuses(429),
         refuses(503),
         streams(error("no memory"), role=False),
+        frames(b": hello\n\n" + error("no memory") + WORD + DONE, 1 << 16),
         streams(Break.RESET, role=False),
         frames(b"", 1),
     ],
-    ids=["hang-up", "408", "409", "429", "503", "error event", "reset", "nothing"],
+    ids=[
+        "hang-up",
+        "408",
+        "409",
+        "429",
+        "503",
+        "error event",
+        "error among others",
+        "reset",
+        "nothing",
+    ],
 )
 async def test_before_the_first_byte_another_provider_is_asked(fails: Script) -> None:
     async with (
@@ -84,7 +95,9 @@ async def test_a_stream_that_breaks_between_events_ends_in_an_error_event(how: B
     assert upstream.count("asked") == 1, "nothing is retried after the commit point"
 
 
-async def test_a_stream_that_breaks_inside_an_event_is_cut() -> None:
+async def test_a_stream_that_breaks_inside_an_event_is_cut(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with scene(streams(WORD + WORD[:50], Break.CLOSE, role=False)) as (client, _, edge):
         await send(client, chat(stream=True))
         await client.head()
@@ -93,6 +106,7 @@ async def test_a_stream_that_breaks_inside_an_event_is_cut() -> None:
 
     assert b"error" not in raw
     assert not raw.endswith(b"0\r\n\r\n"), "no clean end"
+    assert [r for r in caplog.records if r.levelno >= logging.ERROR] == []
     assert row.status == "upstream_error"
 
 
