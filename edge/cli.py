@@ -96,9 +96,7 @@ def check(file: Path) -> None:
 @click.option(
     "--since", metavar="WHEN", help="Leave out what is older: 24h, 7d, or a date or time (UTC)."
 )
-@click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table"
-)
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table")
 def ledger(
     file: Path | None, config: Path | None, by: tuple[str, ...], since: str | None, form: str
 ) -> None:
