@@ -20,6 +20,11 @@ class BrokenBlock:
         self._closers = [closer.encode() for closer in closers]
         self._longest = max(map(len, self._closers))
 
+    @property
+    def reach(self) -> int:
+        """See :class:`Block`."""
+        return self._at
+
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """See :class:`Block`."""
         found = [(data.find(closer, self._at), closer) for closer in self._closers]

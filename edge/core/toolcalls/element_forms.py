@@ -53,6 +53,11 @@ class ElementBlock:
         self._name: str | None = None
         self._calls: list[FoundCall] = []
 
+    @property
+    def reach(self) -> int:
+        """See :class:`Block`."""
+        return max(self._at, self._scan)
+
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """See :class:`Block`."""
         while True:

@@ -43,6 +43,11 @@ class FencedBlock:
         self._first_end = 0
         self._at = start
 
+    @property
+    def reach(self) -> int:
+        """See :class:`Block`."""
+        return max(self._at, self._inner.reach if self._inner is not None else 0)
+
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """See :class:`Block`."""
         while True:

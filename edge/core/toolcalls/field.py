@@ -12,7 +12,7 @@ from edge.core.toolcalls.found import Calls, Ending
 from edge.core.toolcalls.lexicon import Token
 from edge.core.toolcalls.markup import MarkupReader
 from edge.core.toolcalls.outbox import BLANK, Outbox
-from edge.core.toolcalls.scanner import Scanner, Stop
+from edge.core.toolcalls.scanner import Scanner, Sieve, Stop
 from edge.core.toolcalls.vocabulary import Vocabulary
 
 
@@ -34,8 +34,7 @@ class ReasoningField(MarkupReader):
         super().__init__(
             scanner, words, outbox, tools, repair=repair, choice=choice, max_held=max_held
         )
-        self._plain = words.field.plain.search
-        self._is_fast = False
+        self._sieve: Sieve | None = None
         self._settled = False
 
     @property
@@ -45,11 +44,15 @@ class ReasoningField(MarkupReader):
 
     def feed(self, text: str) -> list[StreamEvent]:
         """The events of a piece of the field."""
-        if self._is_fast and text[-1] not in BLANK and self._plain(text) is None:
+        sieve = self._sieve
+        if sieve is not None and text[-1] not in BLANK and sieve(text) is None:
+            self._scanner.passed_plain(text)
             return [ReasoningDelta(text, self._choice)]
         self._data += text.encode("utf-8", "surrogatepass")
         self._run(Ending.OPEN)
-        self._is_fast = not self._data and not self._after_call and self.outbox.is_thinking_aloud
+        is_clear = self.outbox.is_settled and self.outbox.is_clear
+        is_plain = is_clear and not self._data and not self._after_call
+        self._sieve = self._scanner.sieve() if is_plain else None
         return self._taken()
 
     def settle(self) -> list[StreamEvent]:

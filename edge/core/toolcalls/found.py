@@ -73,6 +73,11 @@ class Setting:
 class Block(Protocol):
     """Reads one block of markup that starts at a fixed offset of the held text."""
 
+    @property
+    def reach(self) -> int:
+        """How far it has looked; what lies behind a rejected marker is looked at again."""
+        ...
+
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """Look at what has come; None while more is needed (never where ``ending`` is final)."""
         ...

@@ -58,6 +58,11 @@ class GemmaBlock:
         self._delimiter = form.delimiter.encode()
         self._closer = Shape(SPACE, either(*form.closers))
 
+    @property
+    def reach(self) -> int:
+        """See :class:`Block`."""
+        return self._at
+
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """See :class:`Block`."""
         if self._body < 0:

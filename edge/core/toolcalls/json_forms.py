@@ -89,6 +89,11 @@ class JsonBlock:
         if form.begins and opener not in form.begins:
             self._step = self._noise
 
+    @property
+    def reach(self) -> int:
+        """See :class:`Block`."""
+        return max(self._at, self._scanner.at if self._scanner is not None else 0)
+
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """See :class:`Block`."""
         while True:

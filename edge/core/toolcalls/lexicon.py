@@ -59,6 +59,7 @@ class Token:
         forms: for ``CALL``, the forms that it may start, in the order they are tried.
         closes: for ``CALL``, the markers that close it (empty: it has none).
         on_own_line: whether it only counts as the first thing on its line.
+        glance: what has to stand there for a closer look to be worth it; None: always.
     """
 
     text: str
@@ -66,6 +67,7 @@ class Token:
     forms: tuple[Form, ...] = ()
     closes: tuple[str, ...] = ()
     on_own_line: bool = False
+    glance: re.Pattern[bytes] | None = None
 
 
 class Lexicon:
@@ -83,7 +85,8 @@ class Lexicon:
         ordered = sorted(self.tokens, key=len, reverse=True)
         self.longest = max(map(len, ordered), default=1)
         self._any = re.compile(b"|".join(map(re.escape, ordered)) or b"(?!)")
-        self._starts = frozenset(text[:size] for text in ordered for size in range(1, len(text)))
+        self._starts = _beginnings(t for t, token in self.tokens.items() if not token.on_own_line)
+        self._line_starts = _beginnings(t for t, token in self.tokens.items() if token.on_own_line)
         words = [text for text in self.tokens if text[:1].isalnum()]
         signs = {text.decode()[0] for text in self.tokens if not text[:1].isalnum()} | set("`~>")
         self.trigger = re.compile(_trigger(signs, words, ""))
@@ -95,9 +98,19 @@ class Lexicon:
         match = self._any.match(data, at)
         return None if match is None else self.tokens[match.group()]
 
-    def may_grow(self, data: Data, at: int) -> bool:
-        """Whether ``data[at:]`` is the beginning of a (longer) marker."""
-        return len(data) - at < self.longest and bytes(data[at:]) in self._starts
+    def may_grow(self, data: Data, at: int, *, blank: bool = True) -> bool:
+        """Whether ``data[at:]`` is the beginning of a (longer) marker.
+
+        ``blank`` says that nothing stands before it on its line.
+        """
+        if len(data) - at >= self.longest:
+            return False
+        rest = bytes(data[at:])
+        return rest in self._starts or (blank and rest in self._line_starts)
+
+
+def _beginnings(texts: Iterable[bytes]) -> frozenset[bytes]:
+    return frozenset(text[:size] for text in texts for size in range(1, len(text)))
 
 
 def _trigger(signs: set[str], words: list[bytes], more: str) -> bytes:

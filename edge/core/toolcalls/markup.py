@@ -27,7 +27,12 @@ from edge.core.toolcalls.vocabulary import Vocabulary
 Candidate = tuple[str, Block]
 
 _MAX_BLANK = 1024
-_RESCAN_BUDGET = 64 * 1024 * 1024
+_LOOK_BUDGET = 2 * 1024 * 1024
+"""Bytes that rejected markers may have looked at in vain; then no call is looked for any more.
+
+A marker may have to look to the end of the answer before it is known to be text. A few do no harm;
+thousands of them would make the time quadratic.
+"""
 
 
 class MarkupReader:
@@ -64,7 +69,7 @@ class MarkupReader:
         self._owed: set[bytes] = set()
         self._after_call = False
         self._has_calls = False
-        self._rescanned = 0
+        self._looked_at = 0
         self._gave_up = False
 
     def _run(self, ending: Ending) -> None:
@@ -150,6 +155,7 @@ class MarkupReader:
         if isinstance(outcome, Calls) and not self._is_draft(outcome):
             self._take(outcome)
         else:
+            self._looked_at += max(0, block.reach - self._at)
             if isinstance(outcome, NotACall):
                 self._text_end = max(self._text_end, outcome.end)
             if not self._try_next():
@@ -178,8 +184,7 @@ class MarkupReader:
         end = min(self._text_end, len(self._data))
         if end <= self._at + 1:
             end = self._scanner.open_fence(self._data, self._at)
-        self._rescanned += len(self._data) - end
-        if self._rescanned > _RESCAN_BUDGET:
+        if self._looked_at > _LOOK_BUDGET:
             end = len(self._data)
         self._pass(end)
 

@@ -74,6 +74,7 @@ class MessageReader:
         self._choice = choice
         self._inner = inner
         self._kind: Kind | None = None
+        self._is_fresh = True
         self._name = ""
         self._scanner: BracketScanner | None = None
         self._json_end = -1
@@ -160,6 +161,7 @@ class MessageReader:
 
     def _open(self, kind: Kind) -> None:
         self._kind = kind
+        self._is_fresh = True
         self._scanner = self._block = None
         self._json_end = -1
         self._outbox.turn_to(reasoning=kind == "reasoning")
@@ -167,7 +169,7 @@ class MessageReader:
     def _body(self, data: Data, at: int, ending: Ending) -> int:
         if self._kind == "call":
             return self._call(data, at, ending)
-        if self._inner is not None and self._kind == "text":
+        if self._inner is not None and self._kind == "text" and self._is_fresh:
             opener = self._inner.openers[0].encode()
             head = bytes(data[at : at + len(opener)])
             if head == opener:
@@ -175,6 +177,7 @@ class MessageReader:
                 return at
             if opener.startswith(head) and not ending.is_final:
                 return at
+        self._is_fresh = False
         return self._running_text(data, at, ending)
 
     def _running_text(self, data: Data, at: int, ending: Ending) -> int:
@@ -269,7 +272,7 @@ class MessageReader:
         outcome = self._block.advance(data, ending)
         if outcome is None:
             return start
-        self._block, self._kind = None, "text"
+        self._block, self._kind, self._is_fresh = None, "text", False
         if not isinstance(outcome, Calls):
             self._outbox.text(decode(data, start, outcome.end))
             return outcome.end

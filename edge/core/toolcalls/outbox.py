@@ -57,19 +57,21 @@ class Outbox:
         self._withheld: list[_Withheld] | None = None if live else []
 
     @property
-    def is_plain(self) -> bool:
-        """Whether text goes straight out: nothing waits, and text was the last thing shown."""
-        return self._withheld is None and self._shown and not self._apart and not self._thinking
+    def is_settled(self) -> bool:
+        """Whether more text changes nothing but the text: it is in the middle of its kind."""
+        if self._withheld is not None:
+            return not self._closed
+        return self._thought if self._thinking else self._shown and not self._apart
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether text goes straight out: nothing waits before it."""
+        return self._withheld is None and not (self._thinking_gap if self._thinking else self.gap)
 
     @property
     def is_withholding(self) -> bool:
         """Whether a call waits for the end of the reasoning it may be part of."""
         return bool(self._withheld)
-
-    @property
-    def is_thinking_aloud(self) -> bool:
-        """Whether reasoning goes straight out, nothing of it waiting."""
-        return self._thinking and self._thought and not self._thinking_gap and not self._withheld
 
     def settle(self) -> None:
         """Something follows that is not told here: what waits was part of the reasoning."""

@@ -64,6 +64,11 @@ class PythonicBlock:
         self._calls: list[FoundCall] = []
         self._closer = Shape(SPACE, either(*form.closers)) if form.closers else None
 
+    @property
+    def reach(self) -> int:
+        """See :class:`Block`."""
+        return max(self._at, self._scanner.at if self._scanner is not None else 0)
+
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """See :class:`Block`."""
         while True:

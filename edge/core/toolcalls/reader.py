@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from edge.core.contract import Contract
 from edge.core.reasoning import CLOSING_OF, CLOSING_WRAPPER
-from edge.core.stream_events import StreamEvent, TextDelta
+from edge.core.stream_events import ReasoningDelta, StreamEvent, TextDelta
 from edge.core.toolcalls.field import ReasoningField
 from edge.core.toolcalls.found import Calls, Ending, Setting
 from edge.core.toolcalls.lexicon import Kind, Token
@@ -28,7 +28,7 @@ from edge.core.toolcalls.markup import Candidate, MarkupReader
 from edge.core.toolcalls.messages import MessageReader
 from edge.core.toolcalls.outbox import BLANK, Outbox
 from edge.core.toolcalls.registry import GLIMMER, PARTS
-from edge.core.toolcalls.scanner import Scanner, Stop, ThinkingScanner
+from edge.core.toolcalls.scanner import Scanner, Sieve, Stop, ThinkingScanner
 from edge.core.toolcalls.start import (
     ALL_PARTS,
     AllBlock,
@@ -86,7 +86,6 @@ class TextReader(MarkupReader):
         self._answer = self._scanner
         self._thinking = ThinkingScanner(words.thinking)
         self._demanded = demanded_tool(contract) if looks else ""
-        self._plain = words.answer.plain.search
         self._started = False
         self._closing = ""
         self._depth = 0
@@ -94,11 +93,12 @@ class TextReader(MarkupReader):
         self._has_thought = False
         self._wrapper = ""
         self._messages: MessageReader | None = None
-        self._is_fast = False
+        self._sieve: Sieve | None = None
 
     def feed(self, text: str) -> list[StreamEvent]:
         """The events of a piece of content; often one, at times none."""
-        if self._is_fast and text and self._plain(text) is None:
+        sieve = self._sieve
+        if sieve is not None and text and sieve(text) is None:
             return self._straight(text)
         if not text or self._gave_up:
             return []
@@ -127,11 +127,14 @@ class TextReader(MarkupReader):
 
     def _straight(self, text: str) -> list[StreamEvent]:
         """The hot path: text in which no marker can begin."""
-        self._answer.passed_plain(text)
-        if text[-1] in BLANK or self.outbox.gap:
-            self.outbox.text(text)
-            self._is_fast = self._answer.is_plain
+        self._scanner.passed_plain(text)
+        outbox = self.outbox
+        if text[-1] in BLANK or not outbox.is_clear:
+            outbox.text(text)
+            self._sieve = self._scanner.sieve()
             return self._taken()
+        if self._closing:
+            return [ReasoningDelta(text, self._choice)]
         return [TextDelta(text, self._choice)]
 
     def _taken(self) -> list[StreamEvent]:
@@ -142,13 +145,11 @@ class TextReader(MarkupReader):
 
     def _run(self, ending: Ending) -> None:
         super()._run(ending)
-        self._is_fast = (
-            self._started
-            and not (self._data or self._closing or self._after_call)
-            and self._messages is None
-            and self._answer.is_plain
-            and self.outbox.is_plain
-        )
+        is_settled = self._started and not (self._data or self._after_call)
+        if is_settled and self._messages is None and self.outbox.is_settled:
+            self._sieve = self._scanner.sieve()
+        else:
+            self._sieve = None
 
     def _remembers_offsets(self) -> bool:
         inside_call = self._messages is not None and self._messages.is_inside_call
@@ -167,8 +168,10 @@ class TextReader(MarkupReader):
         data, opening = self._data, self._words.opening
         leading = _LEADING.match(data, self._at)
         bare = leading.end() if leading else self._at
-        is_blank = bare == len(data) and bare - self._at < _MAX_LEADING
-        may_grow = is_blank or opening.may_grow(data, bare)
+        if bare - self._at >= _MAX_LEADING:  # so much white space is no layout
+            self._started = True
+            return True
+        may_grow = bare == len(data) or opening.may_grow(data, bare)
         if may_grow and not ending.is_final:
             return False
         token = opening.at(data, bare)

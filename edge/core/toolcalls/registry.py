@@ -11,6 +11,8 @@ are not here: they are made of messages throughout, ``messages.py``. The markup 
 sources, is described in the conformance notes of the project.
 """
 
+import re
+
 from edge.core.toolcalls.call_objects import FIRST_KEYS
 from edge.core.toolcalls.element_forms import ElementForm
 from edge.core.toolcalls.fenced import FencedForm
@@ -372,6 +374,12 @@ RESULTS: tuple[Form, ...] = (
 
 ON_OWN_LINE = frozenset({">>>", "Action:", "call:", "```"})
 """Openers that only count as the first thing on their line."""
+
+GLANCES: dict[str, re.Pattern[bytes]] = {
+    "{": re.compile(rb"\{[ \t\r\n]{0,512}(?:[\"']|\Z)"),
+    "[": re.compile(rb"\[[ \t\r\n]{0,512}(?:[A-Za-z_{]|\Z)"),
+}
+"""What plain brackets have to look like before a block is tried; code is full of them."""
 
 UNMARKED = frozenset({"{", "[", "```", "call:", ">>>", "Action:", "functools["})
 """Openers that are ordinary text as well; inside reasoning they are not looked for."""

@@ -27,6 +27,11 @@ class ResultBlock:
         self._closer = closer
         self._follows_call = setting.has_calls
 
+    @property
+    def reach(self) -> int:
+        """See :class:`Block`."""
+        return self._at
+
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """See :class:`Block`."""
         if not self._follows_call:

@@ -7,8 +7,9 @@ whether we are inside a fence.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from edge.core.toolcalls.lexicon import Kind, Lexicon, Token
 from edge.core.toolcalls.shapes import Data
@@ -19,6 +20,9 @@ _TAG = re.compile(rb"<([A-Za-z_][\w.\-]{0,127})?(>)?")
 _SPAN_END = re.compile(rb"[`\n]")
 _WORD_CHARS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _MAX_INDENT = 64
+_FENCE_SIGN = re.compile("[`~]").search
+
+Sieve: TypeAlias = Callable[[str], re.Match[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,13 @@ class Scanner:
         self._fence: bytes = b""
         self.in_word = False
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether text without any sign of a marker needs no look at all."""
-        return not (self._blank or self._span or self._quoted or self._fence)
+    def sieve(self) -> Sieve | None:
+        """Finds what needs a look in a piece of text; None where every piece needs one."""
+        if self._fence:
+            return _FENCE_SIGN
+        if self._blank or self._span or self._quoted:
+            return None
+        return self._lexicon.plain.search
 
     def next(self, data: Data, start: int, *, final: bool) -> Stop:
         """The next stop at or behind ``start``; at the end of ``data`` if there is none."""
@@ -148,12 +155,14 @@ class Scanner:
         lexicon = self._lexicon
         if self._fence or self._quoted:
             return None
-        if not final and lexicon.may_grow(data, at):
+        if not final and lexicon.may_grow(data, at, blank=blank):
             return None if self._inside_word(data, start, at) else Stop(at)
         token = lexicon.at(data, at)
         if token is None:
             return self._tag_at(data, at, blank, final)
         if self._span or (token.on_own_line and not blank) or self._inside_word(data, start, at):
+            return None
+        if token.glance is not None and token.glance.match(data, at) is None:
             return None
         return Stop(at, token, blank)
 
@@ -182,9 +191,13 @@ class ThinkingScanner(Scanner):
     span that ends on its line is a mention.
     """
 
+    def sieve(self) -> Sieve | None:
+        """See :class:`Scanner`; inside a fence a closing tag needs a look as well."""
+        return None if self._fence else super().sieve()
+
     def _marker(self, data: Data, start: int, at: int, blank: bool, final: bool) -> Stop | None:
         if (self._fence or self._quoted or self._span) and data[at] in b"<[":
-            if not final and self._lexicon.may_grow(data, at):
+            if not final and self._lexicon.may_grow(data, at, blank=blank):
                 return Stop(at)
             token = self._lexicon.at(data, at)
             if token is None or token.kind is not Kind.THINK_CLOSE:

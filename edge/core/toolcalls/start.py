@@ -62,6 +62,11 @@ class AllBlock:
         self._start = start
         self._at = start
 
+    @property
+    def reach(self) -> int:
+        """See :class:`Block`."""
+        return self._at
+
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """See :class:`Block`."""
         if data.find(b"\n>>>", self._at) >= 0:
@@ -81,6 +86,11 @@ class ArgumentsBlock:
         self._setting = setting
         self._scanner: BracketScanner | None = None
         self._end = -1
+
+    @property
+    def reach(self) -> int:
+        """See :class:`Block`."""
+        return max(self._end, self._scanner.at if self._scanner is not None else 0)
 
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """See :class:`Block`."""

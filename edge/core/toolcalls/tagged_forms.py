@@ -72,6 +72,11 @@ class TaggedBlock:
         self._stray_at = -1
         self._scan = 0
 
+    @property
+    def reach(self) -> int:
+        """See :class:`Block`."""
+        return max(self._at, self._scan, self._value.reach, self._json.at)
+
     def advance(self, data: Data, ending: Ending) -> Outcome | None:
         """See :class:`Block`."""
         while True:

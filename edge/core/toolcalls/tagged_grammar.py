@@ -182,6 +182,11 @@ class ValueScanner:
         """Whether a fitting end is known, though a later one could still come."""
         return self._best is not None
 
+    @property
+    def reach(self) -> int:
+        """How far it has looked."""
+        return self._scan
+
     def advance(self, data: Data, *, final: bool) -> bool:
         """Look on; True once the end is certain. At the end of the answer False means: no end."""
         while True:

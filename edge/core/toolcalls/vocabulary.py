@@ -12,6 +12,7 @@ from edge.core.toolcalls.registry import (
     CLINE,
     END_OF_TURN,
     FORMS,
+    GLANCES,
     M3_PREFIX,
     ON_OWN_LINE,
     PARTS,
@@ -87,6 +88,7 @@ def _call_tokens(forms: Iterable[Form]) -> list[Token]:
             tuple(sharing),
             closes=tuple(dict.fromkeys(c for form in sharing for c in _pairs(form, opener))),
             on_own_line=opener in ON_OWN_LINE,
+            glance=GLANCES.get(opener),
         )
         for opener, sharing in rows.items()
     ]

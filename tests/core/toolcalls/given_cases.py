@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from edge.core.contract import Contract, Tool
+from edge.core.contract import Contract, Tool, ToolChoice
 from edge.core.stream_events import ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
 from edge.core.toolcalls.reader import TextReader
 
@@ -36,7 +36,8 @@ def contract_of(case: dict[str, Any]) -> Contract:
         return Contract(
             tools=tools, tool_choice="named", allowed=frozenset({choice["function"]["name"]})
         )
-    return Contract(tools=tools, tool_choice=choice)
+    words: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
+    return Contract(tools=tools, tool_choice=words[choice])
 
 
 def pieces_of(case: dict[str, Any]) -> list[Delta]:

@@ -192,8 +192,9 @@ RENDERED: dict[str, Renderer] = {
     "function-tag": _each(lambda n, a: f"<function={n}>{a}</function>"),
     "mistral": _each(lambda n, a: f"[TOOL_CALLS]{n}[ARGS]{a}"),
     "mistral-list": lambda calls: f"[TOOL_CALLS] {_list(calls)}",
-    "llama-json": lambda calls: "<|python_tag|>"
-    + "; ".join(_json({"name": n, "parameters": given}) for n, given in calls),
+    "llama-json": lambda calls: (
+        "<|python_tag|>" + "; ".join(_json({"name": n, "parameters": given}) for n, given in calls)
+    ),
     "kimi-k2": _kimi,
     "deepseek": _deepseek,
     "granite": lambda calls: f"<|tool_call|> {_list(calls)}",
@@ -241,9 +242,13 @@ RENDERED: dict[str, Renderer] = {
     "llama-pythonic": lambda calls: f"<|python_start|>[{', '.join(_python(calls))}]<|python_end|>",
     "python-tag": lambda calls: "<|python_tag|>" + "; ".join(_python(calls)),
     "lfm2": lambda calls: f"<|tool_call_start|>[{', '.join(_python(calls))}]<|tool_call_end|>",
-    "olmo3": lambda calls: (
-        "<function_calls>\n" + "\n".join(_python(calls)) + "\n</function_calls>"
+    "lfm2-json": lambda calls: f"<|tool_call_start|>{_list(calls)}<|tool_call_end|>",
+    "llama4-json": lambda calls: (
+        "<|python_start|>"
+        + "; ".join(_json({"name": n, "parameters": g}) for n, g in calls)
+        + "<|python_end|>"
     ),
+    "olmo3": lambda calls: "<function_calls>\n" + "\n".join(_python(calls)) + "\n</function_calls>",
     "pythonic": lambda calls: f"[{', '.join(_python(calls))}]",
     "gemma4": _gemma("<|tool_call>", "<tool_call|>", '<|"|>'),
     "functiongemma": _gemma("<start_function_call>", "<end_function_call>", "<escape>"),

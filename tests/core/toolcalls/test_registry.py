@@ -2,16 +2,23 @@
 
 import json
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.core.toolcalls.given_cases import calls_of, content_of, read, summary
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.core.toolcalls.rendered_forms import DELIMITERS, RENDERED, TEXT_VALUES, TRIMS, VALUE_CLOSERS
 
 from edge.core.contract import Contract, Tool
 from edge.core.toolcalls.registry import FORM_NAMES
+from tests.core.toolcalls.given_cases import calls_of, content_of, read, summary
+from tests.core.toolcalls.rendered_forms import (
+    DELIMITERS,
+    RENDERED,
+    TEXT_VALUES,
+    TRIMS,
+    VALUE_CLOSERS,
+)
 
 # Texts that break careless readers: quotes, escapes, brackets, markers, closers, layout.
 TEXTS = st.lists(
@@ -114,7 +121,7 @@ def test_every_cut_gives_the_same(form: str, data: st.DataObject) -> None:
     chance = random.Random(data.draw(st.integers(0, 9999)))  # noqa: S311 - a shape, no secret
     points = sorted(chance.sample(range(len(text) + 1), min(4, len(text))))
     cuts = [0, *points, len(text)]
-    pieces = [text[a:b] for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
+    pieces = [text[a:b] for a, b in pairwise(cuts) if a < b]
     whole = summary(read(CONTRACT, [("content", text)], truncated=truncated, live=live))
     for cut in (pieces, list(text)):
         parts = [("content", piece) for piece in cut]
