@@ -7,19 +7,16 @@ from functools import lru_cache
 from edge.core.reasoning import ANSWER_TOKENS, ANSWER_WRAPPERS, THINK_TAGS
 from edge.core.toolcalls.json_forms import JsonForm
 from edge.core.toolcalls.lexicon import Form, Kind, Lexicon, Token
-from edge.core.toolcalls.messages import START_MARKERS
-from edge.core.toolcalls.registry import (
-    CLINE,
+from edge.core.toolcalls.loose_tokens import (
     END_OF_TURN,
-    FORMS,
     GLANCES,
-    M3_PREFIX,
     ON_OWN_LINE,
-    PARTS,
     RESULTS,
     STRAY_TAGS,
     UNMARKED,
 )
+from edge.core.toolcalls.messages import START_MARKERS
+from edge.core.toolcalls.registry import CLINE, FORMS, M3_PREFIX, PARTS
 from edge.core.toolcalls.tagged_forms import Tagged
 
 
