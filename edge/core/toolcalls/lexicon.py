@@ -108,6 +108,11 @@ class Lexicon:
         rest = bytes(data[at:])
         return rest in self._starts or (blank and rest in self._line_starts)
 
+    def growing(self, data: Data, at: int) -> Token | None:
+        """A marker that ``data[at:]`` is the beginning of."""
+        rest = bytes(data[at:])
+        return next((self.tokens[text] for text in self.tokens if text.startswith(rest)), None)
+
 
 def _beginnings(texts: Iterable[bytes]) -> frozenset[bytes]:
     return frozenset(text[:size] for text in texts for size in range(1, len(text)))

@@ -18,6 +18,7 @@ from edge.core.toolcalls.found import (
     NotACall,
     Setting,
     decode,
+    unfinished,
 )
 from edge.core.toolcalls.lexicon import Kind, Token
 from edge.core.toolcalls.outbox import Outbox
@@ -27,6 +28,7 @@ from edge.core.toolcalls.vocabulary import Vocabulary
 Candidate = tuple[str, Block]
 
 _MAX_BLANK = 1024
+_LEAST_MARKER = 6
 _LOOK_BUDGET = 2 * 1024 * 1024
 """Bytes that rejected markers may have looked at in vain; then no call is looked for any more.
 
@@ -100,6 +102,8 @@ class MarkupReader:
 
     def _scan(self, ending: Ending) -> bool:
         """Pass over text to the next marker, and see what it means."""
+        if ending is Ending.CUT and self._cut_marker():
+            return False
         stop = self._scanner.next(self._data, self._at, final=ending.is_final)
         self._pass(stop.at)
         if stop.token is None:
@@ -109,6 +113,22 @@ class MarkupReader:
             self._begin(self._candidates(stop.token, setting))
             return True
         return self._meet(stop, stop.token, ending)
+
+    def _cut_marker(self) -> bool:
+        """Whether the length limit cut the answer inside the marker of a call: a call was cut."""
+        stop = self._scanner.next(self._data, self._at, final=False)
+        rest = len(self._data) - stop.at
+        if stop.token is not None or rest < _LEAST_MARKER:
+            return False
+        token = self._words.field.growing(self._data, stop.at)
+        if token is None:
+            return False
+        self._pass(stop.at)
+        self._form = token.forms[0].name
+        cut = unfinished("", decode(self._data, stop.at), Ending.CUT, "inside its marker")
+        self._at = len(self._data)
+        self.outbox.call(self._event(cut), cut.arguments)
+        return True
 
     def _meet(self, stop: Stop, token: Token, ending: Ending, /) -> bool:
         """A marker that starts no call; False to wait for more text."""
@@ -132,7 +152,9 @@ class MarkupReader:
             (form.name, form.block(self._at, token.text, setting)) for form in token.forms
         ]
         if token.closes and setting.on_own_line:
-            found.append((token.forms[0].name, BrokenBlock(self._at, token.text, token.closes)))
+            found.append(
+                (token.forms[0].name, BrokenBlock(self._at, token.text, token.closes, setting))
+            )
         return found
 
     def _begin(self, blocks: list[Candidate]) -> None:

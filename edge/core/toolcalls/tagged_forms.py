@@ -260,8 +260,8 @@ class TaggedBlock:
         if self._form.layout == "trim":
             return text.strip()
         if self._form.layout == "line":
-            text = text.removeprefix("\r").removeprefix("\n")
-            return text.removesuffix("\n").removesuffix("\r")
+            text = text[2:] if text.startswith("\r\n") else text.removeprefix("\n")
+            return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
         return text
 
     def _end_call(self, end: int) -> Outcome | None:

@@ -85,6 +85,9 @@ RECOVERED: list[tuple[str, str, list[tuple[str, dict[str, Any]]], str]] = [
      [PING], ""),
     ("hermes: null arguments", '<tool_call>{"name": "ping", "arguments": null}</tool_call>',
      [PING], ""),
+    ("hermes: the opening marker twice", "<tool_call>\n" + HERMES_PING, [PING], ""),
+    ("hermes: the first of two blocks is not closed", HERMES_PING[:-12] + "\n" + HERMES_PING,
+     [PING, PING], ""),
     ("mistral: a marker for each list", '[TOOL_CALLS] [{"name": "ping"}]' * 2, [PING, PING], ""),
     ("mistral: one marker, two calls", '[TOOL_CALLS]ping[ARGS]{}clock[ARGS]{"zone": "UTC"}',
      [PING, UTC], ""),
@@ -229,6 +232,20 @@ def test_a_call_without_a_lossless_reading_is_a_fault_that_names_the_place(
     events = read(CONTRACT, [("content", text)])
     assert word in " ".join(call.fault for call in calls_of(events))
     assert summary(read(CONTRACT, [("content", char) for char in text])) == summary(events)
+
+
+def test_a_marker_cut_by_the_length_limit_is_a_cut_call_and_shows_no_part_of_itself() -> None:
+    events = read(CONTRACT, [("content", "Hm <tool_ca")], truncated=True)
+    assert content_of(events) == "Hm"
+    assert "length" in calls_of(events)[0].fault
+    assert content_of(read(CONTRACT, [("content", "Hm <tool_ca")])) == "Hm <tool_ca"
+
+
+def test_thousands_of_false_markers_stay_text() -> None:
+    text = "<tool_call>\nno call\n" * 5000
+    events = read(CONTRACT, [("content", text)])
+    assert content_of(events) == text
+    assert calls_of(events) == []
 
 
 @pytest.mark.parametrize("text", TEXTS)
