@@ -34,7 +34,6 @@ class GemmaForm:
     closers: tuple[str, ...]
     delimiter: str
     bare: tuple[str, ...] = ()
-    line_start: tuple[str, ...] = ()
 
     def block(self, start: int, opener: str, setting: Setting) -> Block:
         """A reader for the block that ``opener`` starts at offset ``start``."""

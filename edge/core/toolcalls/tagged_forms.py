@@ -224,10 +224,7 @@ class TaggedBlock:
     def _ends_inside(self, data: Data, ending: Ending) -> Outcome:
         text = decode(data, self._at)
         name = self._call.name
-        if not self._is_wrapped and not self._call.arguments and not self._form.value_close:
-            return NotACall(self._start + 1)
-        where = f"inside parameter {self._key}"
-        self._calls.append(unfinished(name, text, ending, where))
+        self._calls.append(unfinished(name, text, ending, f"inside parameter {self._key}"))
         return Calls(len(data), tuple(self._calls))
 
     def _take_value(self, text: str, *, as_is: bool) -> None:

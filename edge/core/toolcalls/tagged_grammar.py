@@ -31,7 +31,6 @@ class TaggedForm:
         after_call: what may stand behind ``call_close`` and means nothing.
         wrappers: markers around one or more calls, which ``closers`` end.
         starts: literals that a call starts with where the wrapper is missing.
-        needs_close: whether an unwrapped call counts only once it is closed.
         layout: ``line``: one line break each side of a value is layout; ``trim``: all white space
             around it; ``inline``: nothing.
         bare_json: whether a JSON object of the arguments may stand in place of parameters.
@@ -176,11 +175,6 @@ class ValueScanner:
         self._best: _Candidate | None = None
         self.at = start
         self.behind = start
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether a fitting end is known, though a later one could still come."""
-        return self._best is not None
 
     @property
     def reach(self) -> int:
