@@ -16,6 +16,9 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 class CannotListen(OSError):
     """An address cannot be bound; the message names it and says why."""
 
+    def __str__(self) -> str:
+        return str(self.strerror)
+
 
 def bind_all(binds: Sequence[str], *, reuse_port: bool = False) -> list[socket.socket]:
     """Non-blocking stream sockets, bound and not yet listening.
