@@ -61,14 +61,15 @@ class Measurement:
     def all_phases(self) -> dict[str, Result]:
         """Every phase by name (``paced@16``)."""
         results = {"idle": self._idle()}
+        if self.running.server:
+            # Before the loads: what those leave behind would be taken again and look like nothing.
+            results["open"] = self.open_streams()
         for concurrency in self.effort.concurrency:
             results[f"plain@{concurrency}"] = self.plain(concurrency)
             results[f"paced@{concurrency}"] = self.paced(concurrency)
             results[f"burst@{concurrency}"] = self.burst(concurrency)
         if not self.running.target.own_provider:
             results |= self.leave()
-        if self.running.server:
-            results["open"] = self.open_streams()
         return results
 
     def warm_up(self) -> None:
