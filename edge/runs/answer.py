@@ -237,6 +237,8 @@ class StreamedAnswer:
                 await self._reply.start(200, headers)
             if last:
                 await self._reply.finish(data)
+                # From here on the run has ended well, whatever cancels its winding up.
+                self._run.delivered = True
             else:
                 await self._reply.write(data)
         finally:
@@ -278,6 +280,7 @@ class WholeAnswer:
         headers += answer_headers(self._run, self._record)
         await self._reply.start(200, headers, content_length=len(body))
         await self._reply.finish(body)
+        self._run.delivered = True
         if self._record is not None:
             self._record.released()
             self._record.bytes_out += len(body)
