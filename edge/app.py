@@ -26,14 +26,17 @@ from edge.runs.attempt import Attempts, ProviderOptions
 from edge.runs.deadlines import AttemptTimeouts
 from edge.runs.dispatch import Dispatcher
 from edge.runs.drain import Drainer, DrainTerms
+from edge.runs.mirror import MirrorHub
 from edge.runs.observers import Observers
 from edge.runs.registry import Registry
 from edge.runs.run import Desk
+from edge.runs.subscription import MirrorLimits
 from edge.runs.tunnel import Tunnel
 from edge.server import listener
 from edge.server.auth import Doorkeeper, KeyRights
 from edge.server.chat import ChatHandler
 from edge.server.limits import ServerLimits
+from edge.server.mirror import MirrorHandler
 from edge.server.models import ModelsHandler
 from edge.server.operations import OperationsHandler
 from edge.server.passthrough import PassThroughHandler
@@ -63,6 +66,7 @@ class Gateway:
     handlers: Handlers
     ledger: MemoryLedger
     drainer: Drainer
+    hub: MirrorHub
     writer: LedgerWriter | None = None
 
     @classmethod
@@ -85,14 +89,17 @@ class Gateway:
         doorkeeper = _doorkeeper(settings)
         policies = {route.model: route.output for route in settings.routes}
         pass_through = PassThroughHandler(Tunnel(desk, options), dispatcher, doorkeeper, policies)
+        hub = MirrorHub(registry, _mirror_limits(settings))
+        observers.add(hub.observe)
         handlers = Handlers(
             chat=ChatHandler(desk, doorkeeper, policies, pass_through),
             pass_through=pass_through,
             models=ModelsHandler(routes, providers, doorkeeper, created=int(time.time())),
             runs=RunsHandler(registry, doorkeeper),
+            mirror=MirrorHandler(hub, doorkeeper),
             operations=OperationsHandler(routes, dispatcher, lambda: admission.draining),
         )
-        return cls(settings, desk, providers, handlers, ledger, drainer, writer)
+        return cls(settings, desk, providers, handlers, ledger, drainer, hub, writer)
 
     async def serve(
         self,
@@ -125,9 +132,11 @@ class Gateway:
             write_timeout_s=server.write_timeout_s,
             max_body_bytes=server.max_body_bytes,
             drain_s=server.drain_s + CLOSING_S,
+            max_websocket_message_bytes=server.max_body_bytes,
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(self.drainer.run)
+            await nursery.start(self.hub.run)
             nursery.start_soon(self._drain_on, shutdown)
             await listener.serve(
                 build_app(self.handlers),
@@ -144,6 +153,7 @@ class Gateway:
         """Refuse new runs once ``shutdown`` is set, and cut what is left when its time is over."""
         await shutdown.wait()
         self.desk.admission.drain()
+        self.hub.drain()
         await trio.sleep(self.settings.server.drain_s)
         self.desk.registry.stop_all(RunCancelled("the gateway went down before the run's end"))
 
@@ -216,6 +226,15 @@ def _admission_limits(settings: Settings) -> AdmissionLimits:
     limits = settings.limits
     return AdmissionLimits(
         max_runs=limits.max_runs, queue=limits.queue, queue_timeout_s=limits.queue_timeout_s
+    )
+
+
+def _mirror_limits(settings: Settings) -> MirrorLimits:
+    mirror = settings.mirror
+    return MirrorLimits(
+        replay_bytes=mirror.replay_bytes,
+        subscriber_buffer=mirror.subscriber_buffer,
+        ended_bytes=64 * mirror.replay_bytes,
     )
 
 

@@ -27,7 +27,6 @@ from edge.core.stream_events import ReasoningDelta, StreamEvent, TextDelta, Tool
 from edge.runs.subscription import Frame, Subscription
 from edge.wire.websocket import text_frame
 
-
 SAYING = (TextDelta, ReasoningDelta, ToolCallDelta)
 
 

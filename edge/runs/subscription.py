@@ -95,6 +95,7 @@ class Subscription:
         self._last: bytes = b""
         self._taken_at = trio.current_time()
         self._wake = trio.Event()
+        self._is_over = False
         self.ending: Ending | None = None
         self.dropped = 0
 
@@ -109,13 +110,21 @@ class Subscription:
     ) -> None:
         self._leave(self)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is, or will be, something to send."""
+        return not self._is_over
+
     async def receive(self) -> bytes:
         """What is due, as WebSocket frames in one piece; empty once :attr:`ending` says why."""
         self._taken_at = trio.current_time()
         while True:
             due = self._take()
-            if due or self.ending is not None:
+            if due:
                 return due
+            if self.ending is not None:
+                self._is_over = True
+                return b""
             self._wake = trio.Event()
             self._taken_at = NEVER
             await self._wake.wait()

@@ -36,6 +36,7 @@ from edge.errors import (
     RequestTooLarge,
 )
 from edge.runs.reply import Reply
+from edge.server.client_socket import intake_of
 from edge.server.error_exit import error_response
 from edge.server.exchange import EXTENSION, Exchange, GatewayRequest, Headers
 
@@ -116,17 +117,33 @@ class GatewayWebsocketConnection(TrioASGIWebsocketConnection):
     """Quart's side of one WebSocket."""
 
     async def __call__(self, receive: Any, send: Any) -> None:
-        """Serve it, giving way before each message.
+        """Serve it until it is closed; a client that leaves cancels its view.
 
-        To a client that has left, hypercorn's send returns without waiting for anything; a view
-        that only sends would never learn of it, and stop the whole process.
+        It gives way before each message: to a client that has left, hypercorn's send returns
+        without waiting for anything; a view that only sends would never learn of it, and stop the
+        whole process. And it reads no more than the view takes (see
+        :mod:`edge.server.client_socket`).
         """
+        life = trio.CancelScope()
+        intake = intake_of(self.scope)
+
+        async def receive_or_end() -> Any:
+            if intake is not None:
+                await intake.room()
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                life.cancel(reason="the client has gone")
+                await trio.sleep_forever()
+            if message["type"] == "websocket.receive" and intake is not None:
+                intake.came()
+            return message
 
         async def send_and_give_way(message: Any) -> None:
             await trio.lowlevel.checkpoint()
             await send(message)
 
-        await super().__call__(receive, send_and_give_way)
+        with life:
+            await super().__call__(receive_or_end, send_and_give_way)
 
 
 class AsgiReply:

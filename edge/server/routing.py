@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from quart import request
+from quart import request, websocket
 from quart_trio import QuartTrio
 
 from edge.server.chat import ChatHandler
+from edge.server.client_socket import ClientSocket
 from edge.server.connection import (
     DirectHandler,
     DirectRoutes,
@@ -14,6 +15,7 @@ from edge.server.connection import (
     gateway_request,
     prepare,
 )
+from edge.server.mirror import MirrorHandler
 from edge.server.models import ModelsHandler
 from edge.server.operations import OperationsHandler
 from edge.server.passthrough import USUAL_PATHS, PassThroughHandler
@@ -30,6 +32,7 @@ class Handlers:
     pass_through: PassThroughHandler
     models: ModelsHandler
     runs: RunsHandler
+    mirror: MirrorHandler
     operations: OperationsHandler
 
 
@@ -74,6 +77,14 @@ def build_app(handlers: Handlers) -> QuartTrio:
     async def cancel(run_id: str) -> dict[str, Any]:
         return await handlers.runs.cancel(gateway_request(request), run_id)
 
+    @app.websocket("/v1/runs/<run_id>/mirror")
+    async def mirror(run_id: str) -> None:
+        await handlers.mirror.one(_socket(), run_id)
+
+    @app.websocket("/v1/mirror")
+    async def mirror_of_all() -> None:
+        await handlers.mirror.all(_socket())
+
     @app.get("/healthz")
     async def health() -> dict[str, str]:
         return handlers.operations.health()
@@ -83,3 +94,8 @@ def build_app(handlers: Handlers) -> QuartTrio:
         return handlers.operations.readiness()
 
     return app
+
+
+def _socket() -> ClientSocket:
+    proxy: Any = websocket
+    return ClientSocket(proxy._get_current_object())

@@ -5,6 +5,8 @@ does the handshake, the frames and the ASGI messages. It writes through the conn
 :class:`~edge.server.client_reply.SocketWriter`, so a client that reads nothing is dropped here too.
 """
 
+from typing import Any
+
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
@@ -15,6 +17,7 @@ from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
 
 from edge.runs.reply import ClientGone
 from edge.server.client_connection import ClientConnection
+from edge.server.client_socket import EXTENSION, Intake
 
 _LINGER_S = 2.0
 
@@ -50,7 +53,7 @@ async def serve_websocket(
 
     async with TaskGroup() as tasks:
         protocol = H11Protocol(
-            app,
+            _with_intake(app, connection),
             config,
             WorkerContext(None),
             tasks,
@@ -66,3 +69,13 @@ async def serve_websocket(
             while data := await connection.receive():
                 await protocol.handle(RawData(data))
         await protocol.handle(Closed())
+
+
+def _with_intake(app: AppWrapper, connection: ClientConnection) -> AppWrapper:
+    """The app, told by which connection it is asked."""
+
+    async def asked(scope: Any, receive: Any, send: Any, sync_spawn: Any, call_soon: Any) -> None:
+        scope["extensions"][EXTENSION] = Intake(connection.writer)
+        await app(scope, receive, send, sync_spawn, call_soon)
+
+    return asked

@@ -1,0 +1,92 @@
+"""``/v1/runs/{id}/mirror`` and ``/v1/mirror``: runs as they happen, over a WebSocket.
+
+A key may follow the runs it may see, if it has the right ``mirror``. What a traced run holds back
+is told to whoever may follow it: who has a run traced asks for that.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+import trio
+
+from edge.core.mirror_frames import TYPES
+from edge.errors import InvalidRequest
+from edge.runs.mirror import MirrorHub
+from edge.runs.subscription import NOT_ALLOWED, OVER, Ending, Subscription
+from edge.server.auth import Doorkeeper, KeyRights
+from edge.server.client_socket import ClientSocket, hold
+from edge.wire.websocket import PING
+
+NO_SUCH_RUN = Ending(4404, "there is no such run, or nothing is kept of it any more")
+PING_EVERY_S = 20.0
+"""Proxies close connections on which nothing moves, most of them after a minute."""
+
+
+class MirrorHandler:
+    """Lets clients follow runs."""
+
+    def __init__(self, hub: MirrorHub, doorkeeper: Doorkeeper) -> None:
+        self._hub = hub
+        self._doorkeeper = doorkeeper
+
+    async def one(self, socket: ClientSocket, run_id: str) -> None:
+        """Follow one run to its end.
+
+        Raises:
+            Unauthorized, InvalidRequest: before the handshake is complete.
+        """
+        rights = self._doorkeeper.identify(socket.request.headers)
+        types = wanted_types(socket.arguments)
+        await hold(socket, partial(self._one, socket, run_id, rights, types))
+
+    async def all(self, socket: ClientSocket) -> None:
+        """Follow every run the key may see, until the client leaves; raises as :meth:`one`."""
+        rights = self._doorkeeper.identify(socket.request.headers)
+        types = wanted_types(socket.arguments)
+        await hold(socket, partial(self._all, socket, rights, types))
+
+    async def _one(
+        self, socket: ClientSocket, run_id: str, rights: KeyRights, types: frozenset[str] | None
+    ) -> Ending:
+        if not rights.mirror:
+            return NOT_ALLOWED
+        subscription = self._hub.follow(run_id, rights.may_see, types=types)
+        if subscription is None:
+            return NO_SUCH_RUN
+        return await _tell(socket, subscription)
+
+    async def _all(
+        self, socket: ClientSocket, rights: KeyRights, types: frozenset[str] | None
+    ) -> Ending:
+        if not rights.mirror:
+            return NOT_ALLOWED
+        return await _tell(socket, self._hub.follow_all(rights.may_see, types=types))
+
+
+def wanted_types(arguments: Mapping[str, str]) -> frozenset[str] | None:
+    """The types of frames that ``?types=a,b`` asks for; None for all.
+
+    Raises:
+        InvalidRequest: one of them does not exist.
+    """
+    if "types" not in arguments:
+        return None
+    types = frozenset(arguments["types"].split(","))
+    unknown = sorted(types - TYPES)
+    if unknown:
+        known = ", ".join(sorted(TYPES))
+        raise InvalidRequest(f"{unknown[0]!r} is no type; there are {known}", param="types")
+    return types
+
+
+async def _tell(socket: ClientSocket, subscription: Subscription) -> Ending:
+    with subscription:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(socket.ignore_messages)
+            while subscription.is_open:
+                frames = PING
+                with trio.move_on_after(PING_EVERY_S):
+                    frames = await subscription.receive()
+                await socket.send(frames)
+            nursery.cancel_scope.cancel()
+    return subscription.ending or OVER
