@@ -285,7 +285,7 @@ class Stage:
             "POST", self.kind.path, b"", Headers([]), client=None, body=_of(body)
         )
         handlers = self.gateway.handlers
-        chats = path.endswith("/chat/completions")
+        chats = self.kind.path.endswith("/chat/completions")
         handler: Callable[[GatewayRequest], Awaitable[RunResponse]]
         handler = handlers.chat if chats else handlers.pass_through
         with client:
