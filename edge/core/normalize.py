@@ -81,6 +81,10 @@ class _Choice:
 class Normalizer:
     """Turns one attempt's chunks into stream events: ``feed`` each chunk, then ``finish``.
 
+    Attributes:
+        usage: the newest token counts the provider told.
+        held_chars: characters held as fragments of native calls.
+
     Raises:
         ProviderProtocolError: out of ``feed``, where a chunk is no chunk at all; out of whatever
             is called next, once the server has said that it broke off.
@@ -95,6 +99,7 @@ class Normalizer:
         self._top_seen: set[str] = set()
         self._broken: ProviderProtocolError | None = None
         self.usage: dict[str, Any] | None = None
+        self.held_chars = 0
 
     @property
     def has_finish(self) -> bool:
@@ -171,15 +176,21 @@ class Normalizer:
             text = content if isinstance(content, str) else _text_of_parts(content)
             events += choice.reader.feed(text)
         calls = delta.get("tool_calls")
-        if calls:
-            choice.calls.feed(calls)
         legacy = delta.get("function_call")
-        if legacy:
-            choice.calls.feed_legacy(legacy)
+        if calls or legacy:
+            self._feed_calls(choice.calls, calls, legacy)
         if not delta.keys() <= _KNOWN_DELTA:
             extras = {name: delta[name] for name in DELTA_EXTRAS if delta.get(name)}
             if extras:
                 events.append(Extras(delta=extras, choice=index))
+
+    def _feed_calls(self, native: NativeCalls, calls: object, legacy: object) -> None:
+        before = native.held_chars
+        if calls:
+            native.feed(calls)
+        if legacy:
+            native.feed_legacy(legacy)
+        self.held_chars += native.held_chars - before
 
     def _finish_choice(self, choice: _Choice, reason: object) -> None:
         word = reason.lower() if isinstance(reason, str) else ""
@@ -215,11 +226,6 @@ class Normalizer:
             choice = _Choice(reader, NativeCalls(self._contract.tools, index))
             self._choices[index] = choice
         return choice
-
-    @property
-    def held_chars(self) -> int:
-        """Characters held as fragments of native calls."""
-        return sum(choice.calls.held_chars for choice in self._choices.values())
 
 
 def _text_of_parts(content: object) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from edge.app import Gateway
+from edge.process import memory
 
 
 async def serve_until_stopped(
@@ -60,5 +61,6 @@ async def _serve(
         urls: list[str] = await serving.start(
             lambda task_status: gateway.serve(shutdown, task_status=task_status)
         )
+        memory.settle()
         await on_listening(urls)
     whole.cancel()

@@ -132,7 +132,7 @@ class StreamedAnswer:
         self._allowed: frozenset[type[StreamEvent]] = frozenset()
         self._shown_before: set[type[StreamEvent]] = set()
         self._shown_now: set[type[StreamEvent]] = set()
-        self._lock = trio.Lock()
+        self._writing = 0
         self._last_write = trio.current_time()
         self.shown_chars = 0
         self.client_gone = False
@@ -184,7 +184,7 @@ class StreamedAnswer:
         every = self._run.policy.heartbeat_s
         while True:
             await trio.sleep_until(self._last_write + every)
-            if self._lock.locked():
+            if self._writing:
                 # A write is under way, so it is we who wait for the client.
                 await trio.sleep(every)
             elif trio.current_time() >= self._last_write + every:
@@ -227,22 +227,19 @@ class StreamedAnswer:
         return replace(choice, **changes) if changes else choice  # type: ignore[arg-type]
 
     async def _write(self, data: bytes, *, last: bool = False, commits: bool = True) -> None:
-        try:
-            self._lock.acquire_nowait()
-        except trio.WouldBlock:
-            await self._lock.acquire()
+        # A heartbeat may come while the run's own write waits for the client, or the other way
+        # round: the reply sends whole frames, in the order of the calls.
+        self._writing += 1
         try:
             if not self._reply.started:
                 headers = [*STREAM_HEADERS, *answer_headers(self._run, self._record)]
                 await self._reply.start(200, headers)
             if last:
                 await self._reply.finish(data)
-                # From here on the run has ended well, whatever cancels its winding up.
-                self._run.delivered = True
             else:
                 await self._reply.write(data)
         finally:
-            self._lock.release()
+            self._writing -= 1
         self._last_write = trio.current_time()
         if commits and self._record is not None:
             self._record.released()

@@ -215,6 +215,9 @@ class ClientConnection:
         except Exception as error:
             await self._fail(exchange, error)
         self._over(exchange)
+        # The exchange, its request and its reply know each other. Left like that, every request
+        # would be garbage that only the collector finds, and its pauses are everybody's.
+        exchange.part()
 
     async def _fail(self, exchange: Exchange, error: Exception) -> None:
         failure = failure_of(error)

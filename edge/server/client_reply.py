@@ -167,6 +167,12 @@ class ClientReply:
         self.complete = False
         self.closes = False
 
+    def part(self) -> None:
+        """Forget who was to be told; for an answer that is over."""
+        self._on_start = _nothing_more
+        self._on_complete = _nothing_to_tell
+        self._request_id = _nameless
+
     async def start(
         self,
         status: int,
@@ -268,6 +274,18 @@ class ClientReply:
         self.finished = True
         self.complete = self._left <= 0
         self._on_complete()
+
+
+def _nothing_more() -> bool:
+    return True
+
+
+def _nothing_to_tell() -> None:
+    pass
+
+
+def _nameless() -> str:
+    return ""
 
 
 def closing_answer(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:

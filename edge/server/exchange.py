@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes
 
 import trio
 
+from edge.errors import GatewayFault
 from edge.server.client_reply import ClientReply, SocketWriter
 from edge.server.limits import ServerLimits
 from edge.server.protocol import HeaderList, IncomingRequest
@@ -119,6 +120,10 @@ class GatewayRequest:
             self._request_id = (given if fit else "") or new_request_id()
         return self._request_id
 
+    def part(self) -> None:
+        """The answer is over; there is no body to read any more."""
+        self._body = _no_body
+
     async def body(self) -> bytes:
         """The whole body.
 
@@ -140,6 +145,10 @@ class Connection(Protocol):
     def local_address(self) -> Address:
         """Our own end; None for a local socket."""
         ...
+
+
+async def _no_body() -> bytes:
+    raise GatewayFault("The body of a request that was answered cannot be read.")
 
 
 class Exchange:
@@ -175,6 +184,11 @@ class Exchange:
             client=connection.peer,
             body=self.body,
         )
+
+    def part(self) -> None:
+        """Undo that request, reply and exchange know each other; for an exchange that is over."""
+        self.request.part()
+        self.reply.part()
 
     async def body(self) -> bytes:
         """See :meth:`GatewayRequest.body`."""
