@@ -31,7 +31,8 @@ class Collector:
     """``feed`` events in order, then ask for ``output``.
 
     Attributes:
-        chars: characters collected so far; the run compares it with its bound.
+        chars: characters of text and arguments so far; the run compares it with its bound.
+        beside: characters, about, of what goes with the text (log probabilities, annotations).
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class Collector:
         self._usage: dict[str, Any] | None = None
         self._top: dict[str, Any] = {}
         self.chars = 0
+        self.beside = 0
 
     def feed(self, events: list[StreamEvent]) -> None:
         """Take the events of one read."""
@@ -82,6 +84,7 @@ class Collector:
                 self._top.update(event.top)
                 if event.delta or event.beside:
                     choice = self._choice(event.choice)
+                    self.beside += len(str(event.delta)) + len(str(event.beside))
                     merge(choice.delta, event.delta)
                     merge(choice.beside, event.beside)
             case _:  # pragma: no cover - the two text kinds are taken above

@@ -19,6 +19,10 @@ from typing import Any
 import orjson
 
 from edge.core.stream_events import ToolCallDelta
+from edge.errors import ProviderProtocolError
+
+MAX_CALLS = 1024
+"""Calls of one choice; each costs memory before it has said a word."""
 
 
 @dataclass(slots=True)
@@ -39,7 +43,14 @@ class _Call:
 
 
 class NativeCalls:
-    """Assembles the native calls of one choice: ``feed`` each delta's list, then ``finish``."""
+    """Assembles the native calls of one choice: ``feed`` each delta's list, then ``finish``.
+
+    Attributes:
+        held_chars: characters of names and arguments so far.
+
+    Raises:
+        ProviderProtocolError: out of ``feed``, where there are more than ``MAX_CALLS``.
+    """
 
     def __init__(self, offered: Iterable[str], choice: int = 0) -> None:
         self._offered = frozenset(offered)
@@ -91,7 +102,9 @@ class NativeCalls:
             self._by_id[call_id] = call
         if index is not None:
             self._by_index[index] = call
-        self._name(call, name)
+        if name != call.name:
+            self._name(call, name)
+            self.held_chars += len(name)
         if arguments:
             call.fragments.append(arguments)
             self.held_chars += len(arguments)
@@ -130,7 +143,7 @@ class NativeCalls:
         return not same and call.is_complete()
 
     def _name(self, call: _Call, name: str) -> None:
-        if not name or name == call.name:
+        if not name:
             return
         if not call.name or name.startswith(call.name):
             call.name = name
@@ -138,6 +151,8 @@ class NativeCalls:
             call.name += name  # a name cut over deltas
 
     def _new(self) -> _Call:
+        if len(self._calls) >= MAX_CALLS:
+            raise ProviderProtocolError(f"the answer has more than {MAX_CALLS} tool calls")
         call = _Call()
         self._calls.append(call)
         return call

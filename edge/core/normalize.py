@@ -37,6 +37,9 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "model_length": "length",
 }
 
+MAX_CHOICES = 128
+"""As many as a request may ask for; each costs memory before it has said a word."""
+
 # A server that ends with one of these did not end the answer.
 BROKEN_FINISHES = frozenset({"error", "abort", "aborted", "cancelled"})
 
@@ -168,10 +171,13 @@ class Normalizer:
     def _feed_delta(
         self, choice: _Choice, index: int, delta: Mapping[str, Any], events: list[StreamEvent]
     ) -> None:
+        content = delta.get("content")
+        if len(delta) == 1 and type(content) is str and content:  # so are nearly all chunks
+            events += choice.reader.feed(content)
+            return
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning and isinstance(reasoning, str):
             events += choice.reader.feed_reasoning(reasoning)
-        content = delta.get("content")
         if content:
             text = content if isinstance(content, str) else _text_of_parts(content)
             events += choice.reader.feed(text)
@@ -213,6 +219,8 @@ class Normalizer:
     def _choice(self, index: int) -> _Choice:
         choice = self._choices.get(index)
         if choice is None:
+            if len(self._choices) >= MAX_CHOICES:
+                raise ProviderProtocolError(f"the answer has more than {MAX_CHOICES} choices")
             policy = self._policy
             reader = TextReader(
                 self._contract,

@@ -69,6 +69,22 @@ class Outbox:
         return self._withheld is None and not (self._thinking_gap if self._thinking else self.gap)
 
     @property
+    def is_mid_answer(self) -> bool:
+        """Whether answer text has been shown, and nothing but white space waits before more."""
+        return self._shown and not self._thinking and not self._apart and self._withheld is None
+
+    def go_on(self, text: str) -> str:
+        """What :meth:`text` would tell in mid-answer; the way of nearly every piece."""
+        text = self.gap + text
+        body = text.rstrip(BLANK)
+        gap = text[len(body) :]
+        surplus = len(gap) - _MAX_GAP
+        if surplus > 0:  # so much white space is no layout
+            body, gap = body + gap[:surplus], gap[surplus:]
+        self.gap = gap
+        return body
+
+    @property
     def is_withholding(self) -> bool:
         """Whether a call waits for the end of the reasoning it may be part of."""
         return bool(self._withheld)

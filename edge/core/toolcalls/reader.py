@@ -130,8 +130,11 @@ class TextReader(MarkupReader):
         self._scanner.passed_plain(text)
         outbox = self.outbox
         if text[-1] in BLANK or not outbox.is_clear:
-            outbox.text(text)
             self._sieve = self._scanner.sieve()
+            if outbox.is_mid_answer and not self._field.is_waiting:
+                text = outbox.go_on(text)
+                return [TextDelta(text, self._choice)] if text else []
+            outbox.text(text)
             return self._taken()
         if self._closing:
             return [ReasoningDelta(text, self._choice)]
