@@ -73,7 +73,10 @@ class Tap(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether the answer itself says, as far as it can, that it has come to its end."""
+        """Whether the answer itself says, as far as it can, that it has come to its end.
+
+        Of a JSON body, that it is an object; it is known once ``finish`` was called.
+        """
         ...
 
     @property
@@ -119,10 +122,18 @@ class StreamTap:
         return self._with_unfinished(data)
 
     def finish(self) -> bytes:
-        """See :class:`Tap`; an event without its blank line counts as one."""
+        """See :class:`Tap`; usage is read from an event without its blank line, too.
+
+        Clients pass over such an event, so a finish reason in it is none.
+        """
         rest = bytes(self._open)
         self._open.clear()
-        return self._whole(rest, self._sent) if rest else b""
+        if not rest:
+            return b""
+        passed = self._whole(rest, self._sent)
+        if rest.rpartition(b"data:")[2].strip() != b"[DONE]":
+            self._recent.pop()
+        return passed
 
     @property
     def complete(self) -> bool:
@@ -194,15 +205,15 @@ class StreamTap:
 class BodyTap:
     """The tap of a JSON body."""
 
-    __slots__ = ("_parts", "_size", "usage")
+    __slots__ = ("_parts", "_size", "complete", "usage")
 
     done = False
-    complete = True
     at_boundary = False
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size = 0
+        self.complete = False
         self.usage: dict[str, Any] | None = None
 
     def feed(self, data: bytes) -> bytes:
@@ -218,9 +229,15 @@ class BodyTap:
         """See :class:`Tap`."""
         body = b"".join(self._parts)
         self._parts.clear()
-        if _KEY in body:
-            whole = self._size <= MAX_JSON
-            self.usage = _usage_of(body) if whole else _last_usage(body[-MAX_JSON:])
+        # Where nothing frames a body, this is all that tells a whole one from one that was cut.
+        self.complete = body.rstrip().endswith((b"}", b"]"))
+        if self._size > MAX_JSON:
+            self.usage = _last_usage(body[-MAX_JSON:])
+        elif tree := _decoded(body):
+            usage = tree.get("usage")
+            self.usage = usage if isinstance(usage, dict) else None
+        else:
+            self.complete = False
         return b""
 
 
@@ -312,12 +329,6 @@ def _decoded(text: bytes) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return tree if isinstance(tree, dict) else None
-
-
-def _usage_of(body: bytes) -> dict[str, Any] | None:
-    tree = _decoded(body)
-    usage = tree.get("usage") if tree else None
-    return usage if isinstance(usage, dict) else None
 
 
 def _last_usage(text: bytes) -> dict[str, Any] | None:

@@ -36,6 +36,9 @@ ReadBack: TypeAlias = Callable[[CollectedOutput], CollectedOutput]
 
 NO_TOOLS = Contract()
 
+MAX_ANSWER_CHARS = 64 * 1024 * 1024
+"""Bound of an answer that leaves as it comes: what has been shown is kept too, to be judged."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderOptions:
@@ -321,7 +324,14 @@ class _Intake:
         self._bound()
 
     def _bound(self) -> None:
-        held = self._collector.chars - self._answer.shown_chars + self._normalizer.held_chars
+        collector = self._collector
+        held = collector.chars - self._answer.shown_chars + self._normalizer.held_chars
+        if collector.chars + collector.beside > MAX_ANSWER_CHARS:
+            raise ProviderProtocolError(
+                f"the answer is longer than {MAX_ANSWER_CHARS} characters",
+                provider=self._record.provider,
+                code="too_large",
+            )
         if held > self._max_held:
             raise ProviderProtocolError(
                 f"the answer is longer than the {self._max_held} bytes that may be held",

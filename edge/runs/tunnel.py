@@ -141,7 +141,7 @@ class Tunnel:
         with AttemptDeadline(timeouts, provider=name) as deadline:
             async with lease.provider.open_tunnel(request) as stream:
                 run.phase = "waiting"
-                if stream.status >= 300:
+                if stream.status >= 300 or (run.is_completion and stream.status != 200):
                     raise await _refusal(stream, name)
                 await passage.take(stream, record, deadline, cut=asks)
 
@@ -210,8 +210,9 @@ class Passage:
                 passed = b""
             data = await stream.receive()
         if stream.ended:
-            passed += tap.finish()
+            rest = tap.finish()  # an event that has no end: what it holds is only told as an end
             await self._check_end(passed)
+            passed += rest
         else:
             await self._write(passed)
             passed = await self._wind_up()
@@ -267,12 +268,12 @@ class Passage:
                 error.provider = self._record.provider
                 raise error
 
-    async def _check_end(self, rest: bytes) -> None:
+    async def _check_end(self, passed: bytes) -> None:
         """An answer may end soundly as bytes and yet be half an answer; then it is no success."""
         if not self._run.is_completion or self._tap.complete:
             return
-        if rest and self._reply.started:
-            await self._write(rest)
+        if passed and self._reply.started:
+            await self._write(passed)
         raise ProviderProtocolError(
             "the provider's stream ended without a finish reason and without [DONE]",
             provider=self._record.provider,
@@ -282,9 +283,9 @@ class Passage:
 async def _refusal(stream: ByteStream, provider: str) -> ProviderError:
     """The error that an answer's status means, with its body if that is whole."""
     status = stream.status
-    if status < 400:
+    if not 400 <= status < 600:  # redirects are not followed, and no completion is a 204
         return ProviderProtocolError(
-            f"provider {provider!r} answered {status}, and redirects are not followed",
+            f"provider {provider!r} answered {status}, which is no answer to this request",
             provider=provider,
         )
     headers = stream.headers

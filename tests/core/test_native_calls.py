@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.core.native_calls import NativeCalls
+from edge.core.native_calls import MAX_CALLS, NativeCalls
+from edge.errors import ProviderProtocolError
 
 OFFERED = ("get_clock", "run_shell", "ping")
 
@@ -160,3 +161,20 @@ def test_any_cut_of_the_arguments_gives_the_same_call(value: Any, data: st.DataO
     deltas = [[part("ping", "", id="a", index=0)]] + [[part(None, p, index=0)] for p in pieces]
 
     assert calls(*deltas) == [("ping", {"value": value})]
+
+
+def test_calls_without_end_are_a_fault_of_the_provider() -> None:
+    machine = NativeCalls(OFFERED)
+    machine.feed([{"id": f"{number}"} for number in range(MAX_CALLS)])
+
+    with pytest.raises(ProviderProtocolError, match="more than 1024 tool calls"):
+        machine.feed([{"id": "one more"}])
+
+
+def test_a_name_that_grows_is_held_and_counted() -> None:
+    machine = NativeCalls(OFFERED)
+    for piece in ("a", "bc", "def"):
+        machine.feed([part(piece, index=0)])
+
+    assert machine.finish()[0].name == "abcdef"
+    assert machine.held_chars == 6

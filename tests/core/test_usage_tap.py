@@ -246,6 +246,34 @@ def test_a_body_that_tells_nothing_tells_nothing(body: bytes) -> None:
     assert tap.usage is None
 
 
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_finish_that_no_client_sees_is_no_end(end: bytes) -> None:
+    """Clients pass over an event without its blank line; half of one may look like a finish."""
+    tap = StreamTap(cut=False)
+    body = event(delta("Hel")) + event(FINISH, end=end)
+
+    assert through(tap, body) == body
+    assert not tap.complete
+
+
+@pytest.mark.parametrize(
+    ("body", "complete"),
+    [
+        (b'{"choices": [{}]}\n', True),
+        (b'{"choices": [{}', False),
+        (b'{"choices": [{}]', False),
+        (b'{"a": "' + b"x" * 3 * MAX_JSON + b'"}', True),
+        (b'{"a": "' + b"x" * 3 * MAX_JSON, False),
+        (b"", False),
+    ],
+)
+def test_a_body_that_was_cut_is_not_complete(body: bytes, complete: bool) -> None:
+    tap = BodyTap()
+    through(tap, body)
+
+    assert tap.complete == complete
+
+
 def test_the_content_type_chooses() -> None:
     def kind(media: bytes, *, encoded: bool = False) -> type:
         return type(tap_for(media, encoded=encoded, cut=True))
