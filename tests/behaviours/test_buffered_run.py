@@ -15,7 +15,7 @@ import trio
 
 from edge.core.run_events import AttemptEnded, RunEnded
 from tests.fakes.gateway import ask_once, chat, gateway, message, send, tool, upstream_config
-from tests.fakes.openai_scripts import calls, error, refuses, streams
+from tests.fakes.openai_scripts import by_model, calls, error, refuses, streams
 from tests.fakes.openai_server import Break, Script, openai_server
 from tests.fakes.raw_client import connect
 from tests.fakes.strict_client import payloads
@@ -103,6 +103,43 @@ async def test_2_the_model_is_told_what_was_wrong_and_never_sees_a_malformed_cal
     assert [m["role"] for m in second[len(first) :]] == ["assistant", "user"]
     assert all("tool_calls" not in m for m in second)
     assert "limit" in second[-1]["content"]
+
+
+@pytest.mark.parametrize("offered", ["a tunnel", "nothing"])
+async def test_2_a_retry_that_is_offered_only_a_tunnel_or_nothing_is_a_retry_error(
+    offered: str,
+) -> None:
+    """The only provider that can be looked at is told to pause while the first answer comes."""
+    pause = trio.Event()
+    unsound = calls("set_limit", {"limit": "three"}, pause)
+    pausing = refuses(429, headers={"retry-after": "60"})
+    async with (
+        openai_server(by_model({"patient": unsound, "pushing": pausing})) as first,
+        openai_server() as second,
+    ):
+        config = upstream_config(first.base_url)
+        if offered == "a tunnel":
+            config = config.replace("targets = [", 'targets = [{ provider = "raw" }, ')
+            config += f"""
+[[providers]]
+name = "raw"
+base_url = "{second.base_url}"
+path = "tunnel"
+"""
+        async with gateway(config) as edge, connect(edge.url) as client:
+            await send(client, request() | {"model": "patient"}, FULL)
+            await first.happened("asked")
+            await ask_once(edge.url, chat() | {"model": "pushing"})
+            pause.set()
+            answer = await client.response()
+            rows = [row for row in await edge.settled(3) if row.model != "pushing"]
+
+    failure = json.loads(answer.body)["error"]
+    assert (answer.status, failure["type"]) == (502, "tool_validation_retry_error")
+    assert "limit" in failure["message"]
+    assert answer.headers["x-should-retry"] == "false"
+    assert [row.status for row in rows] == ["validation_failed", "rejected"]
+    assert second.count("accepted") == 0, "what cannot be looked at is not even asked"
 
 
 async def test_3_invalid_and_no_attempt_left_is_a_tool_validation_error() -> None:
