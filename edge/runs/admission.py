@@ -13,12 +13,17 @@ from edge.errors import Busy
 
 
 class Admission:
-    """The gate in front of every run."""
+    """The gate in front of every run.
+
+    Attributes:
+        drain_began: set when new runs are refused from then on.
+    """
 
     def __init__(self, limits: AdmissionLimits | None = None) -> None:
         self._limits = limits or AdmissionLimits()
         self._queue = AdmissionQueue(self._limits)
         self._bells: dict[Ticket, trio.Event] = {}
+        self.drain_began = trio.Event()
 
     def admit(self, key: str, key_limit: int = 0) -> "Admitted":
         """``async with admission.admit(name, limit):`` holds a place for the body's time.
@@ -41,6 +46,7 @@ class Admission:
     def drain(self) -> None:
         """Refuse new runs from now on; those that wait in the queue keep their turn."""
         self._queue.draining = True
+        self.drain_began.set()
 
     def statistics(self) -> AdmissionStatistics:
         """Active and waiting runs, in all and by key."""

@@ -21,7 +21,7 @@ from edge.server.error_exit import error_event, send_error
 from edge.server.exchange import GatewayRequest
 from edge.server.naming import new_run_id, request_id
 from edge.server.passthrough import PassThroughHandler
-from edge.wire.openai_chat import ChatRequest, chat_request
+from edge.wire.openai_chat import chat_request
 from edge.wire.strict_json import decode
 
 TRACE_HEADERS = ("traceparent", "tracestate")
@@ -48,7 +48,7 @@ class ChatHandler:
             pass_through: takes the requests whose answers need not be looked at.
             new_id: makes run ids.
         """
-        self._desk = desk
+        self.desk = desk
         self._doorkeeper = doorkeeper
         self._policies = policies
         self._pass_through = pass_through
@@ -67,12 +67,28 @@ class ChatHandler:
         passed = self._pass_through.chat(request, body, tree, rights, started_at)
         if passed is not None:
             return passed
-        run = self._run(request, chat_request(tree), rights, started_at)
+        run = self.run_for(request, tree, rights, started_at)
         return RunResponse(partial(self._carry, run))
 
-    def _run(
-        self, request: GatewayRequest, chat: ChatRequest, rights: KeyRights, started_at: float
+    def rights(self, request: GatewayRequest) -> KeyRights:
+        """What the key of a request may do; raises ``Unauthorized``."""
+        return self._doorkeeper.identify(request.headers)
+
+    def run_for(
+        self, request: GatewayRequest, tree: object, rights: KeyRights, started_at: float
     ) -> ChatRun:
+        """A run for a chat request, ready to be carried.
+
+        Args:
+            request: its headers count.
+            tree: the chat request, parsed.
+            rights: of its key.
+            started_at: when it came.
+
+        Raises:
+            ClientError: the request is at fault.
+        """
+        chat = chat_request(tree)
         route = self.route(chat.model, rights)
         policy = apply_overrides(
             self._policies[route],
@@ -108,14 +124,14 @@ class ChatHandler:
     def route(self, model: str, rights: KeyRights) -> str:
         """The route that serves a model name for this key."""
         rights.check_model(model)
-        route = self._desk.dispatcher.route_for(model)
+        route = self.desk.dispatcher.route_for(model)
         if route is None:
             raise ModelNotFound(f"the model {model!r} does not exist", param="model")
         return route
 
     async def _carry(self, run: ChatRun, reply: Reply) -> None:
         try:
-            await carry_run(run, reply, self._desk)
+            await carry_run(run, reply, self.desk)
         except EdgeError as error:
             await self._tell(run, reply, error)
         # ClientGone passes: the give-up is in the books, and there is nobody to tell.

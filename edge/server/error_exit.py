@@ -59,6 +59,13 @@ def error_event(error: EdgeError) -> bytes:
     return b"data: " + _dump(_told(error).body()) + b"\n\ndata: [DONE]\n\n"
 
 
+def told_object(error: EdgeError) -> tuple[int, dict[str, Any]]:
+    """The status that HTTP would have, and the error object itself."""
+    told = _told(error)
+    tree: dict[str, Any] = told.body()["error"]
+    return told.status, tree
+
+
 async def send_error(reply: Reply, error: EdgeError, headers: HeaderPairs = ()) -> None:
     """Send an error as the whole answer; the reply must not have been started.
 

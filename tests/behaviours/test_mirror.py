@@ -77,7 +77,7 @@ def run_id(edge: RunningGateway) -> str:
 
 
 def hub(edge: RunningGateway) -> MirrorHub:
-    return edge.gateway.hub
+    return edge.gateway.common.hub
 
 
 async def test_a_run_is_followed_from_beginning_to_end() -> None:
