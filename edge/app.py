@@ -4,45 +4,26 @@ Nothing else sees the settings; every class below takes its own small frozen val
 decides anything about a run.
 """
 
-import os
-import random
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import trio
 
 from edge.core.admission import AdmissionLimits
-from edge.core.fleet import ProviderSpec, Route, Target
-from edge.core.pool import Pool
 from edge.errors import RunCancelled
-from edge.providers.openai import OpenAIOptions, OpenAIProvider
+from edge.generation import Common, Generation
 from edge.providers.port import Provider
-from edge.providers.proxy import proxy_for
-from edge.providers.simulated import SimulatedProvider
-from edge.providers.transport import Transport, TransportLimits
 from edge.runs.admission import Admission
-from edge.runs.attempt import Attempts, ProviderOptions
-from edge.runs.deadlines import AttemptTimeouts
-from edge.runs.dispatch import Dispatcher
-from edge.runs.drain import Drainer, DrainTerms
+from edge.runs.drain import Drainer
 from edge.runs.mirror import MirrorHub
 from edge.runs.observers import Observers
 from edge.runs.registry import Registry
 from edge.runs.run import Desk
 from edge.runs.subscription import MirrorLimits
-from edge.runs.tunnel import Tunnel
 from edge.server import listener
-from edge.server.auth import Doorkeeper, KeyRights
-from edge.server.chat import ChatHandler
 from edge.server.limits import ServerLimits
-from edge.server.mirror import MirrorHandler
-from edge.server.models import ModelsHandler
-from edge.server.operations import OperationsHandler
-from edge.server.passthrough import PassThroughHandler
 from edge.server.routing import Handlers, build_app, direct_routes
-from edge.server.runs import RunsHandler
-from edge.settings import ProviderSettings, Settings
+from edge.settings import Settings
 from edge.telemetry.ledger import LedgerWriter, MemoryLedger
 from edge.telemetry.ledger_file import LedgerFile
 from edge.telemetry.logs import RunLog
@@ -51,55 +32,83 @@ CLOSING_S = 2.0
 """How long the clients of cut runs have to take their error event, after the drain."""
 
 
-@dataclass(frozen=True, slots=True)
 class Gateway:
     """A gateway that is put together and not yet listening.
 
     Attributes:
+        common: what outlives every configuration.
+        generation: what the current configuration made of it.
         ledger: the rows of its attempts, for whoever built it.
         writer: puts the same rows into a file; None where none is configured.
     """
 
-    settings: Settings
-    desk: Desk
-    providers: Mapping[str, Provider]
-    handlers: Handlers
-    ledger: MemoryLedger
-    drainer: Drainer
-    hub: MirrorHub
-    writer: LedgerWriter | None = None
+    def __init__(
+        self,
+        settings: Settings,
+        common: Common,
+        ledger: MemoryLedger,
+        writer: LedgerWriter | None,
+    ) -> None:
+        self.common = common
+        self.generation = Generation.build(settings, common)
+        self.ledger = ledger
+        self.writer = writer
 
     @classmethod
     def build(cls, settings: Settings) -> "Gateway":
         """Put a gateway together; opens nothing."""
-        providers = {spec.name: _provider(spec) for spec in settings.providers}
-        routes = _routes(settings)
-        pool = Pool([_pool_spec(spec) for spec in settings.providers], routes)
-        dispatcher = Dispatcher(pool, providers)
         registry, ledger = Registry(), MemoryLedger()
         observers = Observers([ledger, RunLog(trace_content=settings.telemetry.trace_content)])
         writer = _ledger_writer(settings)
         if writer is not None:
             observers.add(writer)
-        admission = Admission(_admission_limits(settings))
-        drainer = Drainer()
-        options = {spec.name: _options(spec) for spec in settings.providers}
-        attempts = Attempts(dispatcher, observers, options, drainer)
-        desk = Desk(registry, observers, admission, dispatcher, attempts, random.random)
-        doorkeeper = _doorkeeper(settings)
-        policies = {route.model: route.output for route in settings.routes}
-        pass_through = PassThroughHandler(Tunnel(desk, options), dispatcher, doorkeeper, policies)
         hub = MirrorHub(registry, _mirror_limits(settings))
         observers.add(hub.observe)
-        handlers = Handlers(
-            chat=ChatHandler(desk, doorkeeper, policies, pass_through),
-            pass_through=pass_through,
-            models=ModelsHandler(routes, providers, doorkeeper, created=int(time.time())),
-            runs=RunsHandler(registry, doorkeeper),
-            mirror=MirrorHandler(hub, doorkeeper),
-            operations=OperationsHandler(routes, dispatcher, lambda: admission.draining),
+        common = Common(
+            registry=registry,
+            observers=observers,
+            admission=Admission(_admission_limits(settings)),
+            drainer=Drainer(),
+            hub=hub,
+            leaving=trio.Event(),
+            created=int(time.time()),
         )
-        return cls(settings, desk, providers, handlers, ledger, drainer, hub, writer)
+        return cls(settings, common, ledger, writer)
+
+    @property
+    def settings(self) -> Settings:
+        """Those in use."""
+        return self.generation.settings
+
+    @property
+    def desk(self) -> Desk:
+        """What the runs that begin now share."""
+        return self.generation.desk
+
+    @property
+    def providers(self) -> Mapping[str, Provider]:
+        """Those that runs which begin now may ask."""
+        return self.generation.providers
+
+    @property
+    def handlers(self) -> Handlers:
+        """What answers the requests that come now."""
+        return self.generation.handlers
+
+    async def reload(self, settings: Settings) -> None:
+        """Answer with these settings what comes from now on; what has begun goes on as it was.
+
+        The tables ``server``, ``limits``, ``mirror`` and ``telemetry`` are not looked at.
+
+        Raises:
+            ValueError: they cannot be used; nothing has changed then.
+        """
+        old = self.generation
+        self.generation = Generation.build(settings, self.common, old)
+        kept = self.generation.providers.values()
+        for provider in old.providers.values():
+            if provider not in kept:
+                await provider.aclose()
 
     async def serve(
         self,
@@ -135,91 +144,37 @@ class Gateway:
             max_websocket_message_bytes=server.max_body_bytes,
         )
         async with trio.open_nursery() as nursery:
-            await nursery.start(self.drainer.run)
-            await nursery.start(self.hub.run)
-            nursery.start_soon(self._drain_on, shutdown)
+            closing = trio.Event()
+            await nursery.start(self.common.drainer.run)
+            await nursery.start(self.common.hub.run)
+            nursery.start_soon(self._go_down, shutdown, closing)
             await listener.serve(
-                build_app(self.handlers),
+                build_app(lambda: self.generation.handlers),
                 limits,
                 binds=[str(address) for address in server.bind],
-                shutdown=shutdown,
-                direct=direct_routes(self.handlers),
+                shutdown=closing,
+                direct=direct_routes(lambda: self.generation.handlers),
                 reuse_port=server.workers > 1,
                 task_status=task_status,
             )
             nursery.cancel_scope.cancel()
 
-    async def _drain_on(self, shutdown: trio.Event) -> None:
-        """Refuse new runs once ``shutdown`` is set, and cut what is left when its time is over."""
+    async def _go_down(self, shutdown: trio.Event, closing: trio.Event) -> None:
+        """Say so, stop listening, let the open runs end, and cut what is left at last."""
         await shutdown.wait()
-        self.desk.admission.drain()
-        self.hub.drain()
-        await trio.sleep(self.settings.server.drain_s)
-        self.desk.registry.stop_all(RunCancelled("the gateway went down before the run's end"))
-
-
-def _provider(spec: ProviderSettings) -> Provider:
-    if spec.kind == "simulated":
-        return SimulatedProvider(spec.name)
-    limits = TransportLimits(
-        connect_timeout_s=spec.connect_timeout_s,
-        ca_file=str(spec.ca_file or ""),
-        verify=spec.verify,
-        proxy=proxy_for(spec.base_url, os.environ),
-    )
-    return OpenAIProvider(
-        spec.name,
-        Transport(spec.base_url, limits, name=spec.name),
-        OpenAIOptions(
-            api_key=spec.api_key.value if spec.api_key else "",
-            can_tunnel=spec.path != "normalized",
-        ),
-    )
-
-
-def _pool_spec(spec: ProviderSettings) -> ProviderSpec:
-    return ProviderSpec(
-        name=spec.name,
-        max_concurrent=spec.max_concurrent,
-        normalized=spec.path != "tunnel",
-        tunnel=spec.kind == "openai" and spec.path != "normalized",
-    )
-
-
-def _options(spec: ProviderSettings) -> ProviderOptions:
-    return ProviderOptions(
-        timeouts=AttemptTimeouts(
-            first_token_s=spec.first_token_timeout_s, idle_s=spec.idle_timeout_s
-        ),
-        strict_tools=spec.strict_tools,
-        send_metadata=spec.send_metadata,
-        ask_usage=spec.ask_usage,
-        continuous_usage=spec.continuous_usage,
-        drain=_drain_terms(spec) if spec.on_give_up == "drain" else None,
-    )
-
-
-def _drain_terms(spec: ProviderSettings) -> DrainTerms:
-    return DrainTerms(drain_s=spec.drain_s, drain_tokens=spec.drain_tokens)
+        common, server = self.common, self.settings.server
+        common.leaving.set()
+        await trio.sleep(server.drain_notice_s)
+        common.admission.drain()
+        common.hub.drain()
+        closing.set()
+        await trio.sleep(server.drain_s)
+        common.registry.stop_all(RunCancelled("the gateway went down before the run's end"))
 
 
 def _ledger_writer(settings: Settings) -> LedgerWriter | None:
     path = settings.telemetry.ledger
     return None if path is None else LedgerWriter(LedgerFile(path))
-
-
-def _routes(settings: Settings) -> list[Route]:
-    return [
-        Route(
-            model=route.model,
-            policy=route.policy,
-            targets=tuple(
-                Target(provider=t.provider, model=t.model or None, weight=t.weight)
-                for t in route.targets
-            ),
-        )
-        for route in settings.routes
-    ]
 
 
 def _admission_limits(settings: Settings) -> AdmissionLimits:
@@ -235,21 +190,4 @@ def _mirror_limits(settings: Settings) -> MirrorLimits:
         replay_bytes=mirror.replay_bytes,
         subscriber_buffer=mirror.subscriber_buffer,
         ended_bytes=64 * mirror.replay_bytes,
-    )
-
-
-def _doorkeeper(settings: Settings) -> Doorkeeper:
-    return Doorkeeper(
-        (
-            key.key.value,
-            KeyRights(
-                name=key.name,
-                max_concurrent=key.max_concurrent,
-                models=frozenset(key.models),
-                observe=key.observe,
-                mirror=key.mirror,
-                cancel=key.cancel,
-            ),
-        )
-        for key in settings.keys
     )

@@ -47,18 +47,18 @@ class Breaker:
     """The health of one provider; ``now`` is in seconds of any steady clock."""
 
     __slots__ = (
-        "_irreplaceable",
         "_limits",
         "_open",
         "_pause_s",
         "_probe_out",
         "failures",
+        "irreplaceable",
         "resumes_at",
     )
 
     def __init__(self, limits: BreakerLimits, *, irreplaceable: bool = False) -> None:
         self._limits = limits
-        self._irreplaceable = irreplaceable
+        self.irreplaceable = irreplaceable
         self._open = False
         self._probe_out = False
         self._pause_s = limits.first_pause_s
@@ -92,7 +92,7 @@ class Breaker:
             return
         if speaks_well(outcome):
             self._close()
-        elif speaks_ill(outcome) and (not self._irreplaceable or outcome.category in _SILENCE):
+        elif speaks_ill(outcome) and (not self.irreplaceable or outcome.category in _SILENCE):
             self._count(now)
 
     def state(self, now: float) -> str:

@@ -21,17 +21,20 @@ a queue and being woken cost the same however many wait.
 
 *Refusing.* Where every eligible provider is paused for longer than ``patience_s``, the run is
 told so at once, as are those that wait when it comes to that.
+
+*Replacing.* A pool for new routes and providers can take over members of the one before it, with
+their slots, queues and health. Runs that asked the old pool go on with its routes; both kinds
+stand in the same queues.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 
 from edge.core.attempt import AttemptOutcome
 from edge.core.breaker import Breaker, BreakerLimits
 from edge.core.call_validity import CallValidity
 from edge.core.fleet import EVERY_MODEL, ProviderSpec, Route, Target
-from edge.core.pool_member import NEVER, Candidate, Member, Need, NoneLeft, Slot, Wait
+from edge.core.pool_member import NEVER, Candidate, Line, Member, Need, NoneLeft, Slot, Wait
 from edge.core.pool_statistics import PoolStatistics, ProviderStatistics, TargetStatistics
 from edge.core.selection import choose
 
@@ -49,19 +52,36 @@ class PoolLimits:
 
 
 class Pool:
-    """The providers behind all routes; every ``now`` is in seconds of one steady clock."""
+    """The providers behind all routes; every ``now`` is in seconds of one steady clock.
+
+    Args:
+        providers: all that the routes name.
+        routes: what clients may ask for.
+        limits: see there.
+        before: the pool whose place this one takes.
+        kept: names of the providers that are taken over from it as they are.
+    """
 
     def __init__(
         self,
         providers: Sequence[ProviderSpec],
         routes: Sequence[Route],
         limits: PoolLimits | None = None,
+        *,
+        before: "Pool | None" = None,
+        kept: Collection[str] = (),
     ) -> None:
         self._limits = limits or PoolLimits()
         self._routes = {route.model: route for route in routes}
-        self._members = {spec.name: self._new_member(spec) for spec in providers}
-        self._validity = {
-            target.name: CallValidity() for route in routes for target in route.targets
+        old_members = {name: before._members[name] for name in kept} if before else {}
+        self._members: dict[str, Member] = {
+            spec.name: self._member(spec, old_members) for spec in providers
+        }
+        records = before._validity if before else {}
+        self._validity: dict[str, CallValidity] = {
+            target.name: (target.provider in kept and records.get(target.name)) or CallValidity()
+            for route in routes
+            for target in route.targets
         }
         self._candidates = {
             route.model: tuple(
@@ -70,9 +90,7 @@ class Pool:
             )
             for route in routes
         }
-        self._turns = count(1)
-        self._waiting = 0
-        self._woken: list[Wait] = []
+        self._line: Line = before._line if before else Line()
 
     def route_for(self, model: str) -> str | None:
         """The name of the route that serves ``model``, None where none does."""
@@ -106,7 +124,8 @@ class Pool:
             need_tunnel: bytes must pass through.
             pick: a random number in [0, 1).
         """
-        wait = Wait(self._routes[route], Need(need_normalized, need_tunnel), avoid, pick)
+        need = Need(need_normalized, need_tunnel)
+        wait = Wait(self._routes[route], self._candidates[route], need, avoid, pick)
         usable = self._usable(wait, now)
         if isinstance(usable, NoneLeft):
             return usable
@@ -115,7 +134,7 @@ class Pool:
         free = [each for each in usable if each.member.has_room(now)]
         if free:
             return self._start(choose(wait.route.policy, free, now=now, pick=pick))
-        self._waiting += 1
+        self._line.waiting += 1
         self._enqueue(wait, usable, now)
         return wait
 
@@ -146,7 +165,7 @@ class Pool:
         elif wait.refused is None:
             self._dequeue(wait)
             wait.refused = NoneLeft(None, "left the queue")
-            self._waiting -= 1
+            self._line.waiting -= 1
 
     def poll(self, wait: Wait, now: float) -> None:
         """The time of ``wait.until`` has come: serve whoever may go on, and look again."""
@@ -156,9 +175,9 @@ class Pool:
 
     def woken(self) -> list[Wait]:
         """The waits that were settled, or whose ``until`` was moved, since the last call."""
-        woken = self._woken
+        woken = self._line.woken
         if woken:
-            self._woken = []
+            self._line.woken = []
         return woken
 
     def is_saturated(self, route: str, now: float) -> bool:
@@ -178,23 +197,23 @@ class Pool:
         """Slots, health and measured validity, as of now."""
         candidates = {each.name: each for some in self._candidates.values() for each in some}
         return PoolStatistics(
-            waiting=self._waiting,
+            waiting=self._line.waiting,
             providers=tuple(_provider_statistics(each, now) for each in self._members.values()),
             targets=tuple(_target_statistics(each, now) for each in candidates.values()),
         )
 
-    def _new_member(self, spec: ProviderSpec) -> Member:
+    def _member(self, spec: ProviderSpec, old: Mapping[str, Member]) -> Member:
         irreplaceable = any(
             {target.provider for target in route.targets} == {spec.name}
             for route in self._routes.values()
         )
-        return Member(spec, Breaker(self._limits.breaker, irreplaceable=irreplaceable))
+        member = old.get(spec.name) or Member(spec, Breaker(self._limits.breaker))
+        member.breaker.irreplaceable = irreplaceable
+        return member
 
     def _usable(self, wait: Wait, now: float) -> list[Candidate] | NoneLeft:
         """The targets this run should wait for or take, paused ones that may resume included."""
-        eligible = [
-            each for each in self._candidates[wait.route.model] if each.member.has_path(wait.need)
-        ]
+        eligible = [each for each in wait.choices if each.member.has_path(wait.need)]
         if not eligible:
             path = "normalized" if wait.need.normalized else "tunnel"
             return NoneLeft(None, f"no provider of route {wait.route.model!r} has a {path} path")
@@ -210,7 +229,8 @@ class Pool:
 
     def _start(self, candidate: Candidate) -> Slot:
         candidate.member.busy += 1
-        candidate.last_taken = next(self._turns)
+        self._line.turns += 1
+        candidate.last_taken = self._line.turns
         return Slot(candidate, candidate.member.breaker.start())
 
     def _serve(self, members: Iterable[Member], now: float) -> None:
@@ -239,12 +259,12 @@ class Pool:
                 self._serve(_members_of(usable), now)
             else:
                 wait.until = _next_resumption(wait.candidates, now)
-            self._woken.append(wait)
+            self._line.woken.append(wait)
 
     def _settle(self, wait: Wait) -> None:
         self._dequeue(wait)
-        self._waiting -= 1
-        self._woken.append(wait)
+        self._line.waiting -= 1
+        self._line.woken.append(wait)
 
     def _enqueue(self, wait: Wait, usable: list[Candidate], now: float) -> None:
         wait.candidates = tuple(usable)

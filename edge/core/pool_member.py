@@ -1,7 +1,7 @@
 """What the pool keeps of providers, of targets, of slots and of runs that wait."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edge.core.breaker import Breaker
 from edge.core.call_validity import CallValidity
@@ -124,12 +124,15 @@ class Wait:
     """A run's place in the queues of the providers it may use.
 
     Attributes:
+        choices: the route's targets, in order.
+        candidates: those of them that it waits for now.
         until: when :meth:`Pool.poll` must be called, if the wait is not settled before.
         slot: what came of it, or
         refused: why nothing will.
     """
 
     route: Route
+    choices: tuple[Candidate, ...]
     need: Need
     avoid: frozenset[str]
     pick: float
@@ -142,3 +145,18 @@ class Wait:
     def is_settled(self) -> bool:
         """Whether the waiting is over."""
         return self.slot is not None or self.refused is not None
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """What a pool shares with the one that takes its place.
+
+    Attributes:
+        waiting: how many runs wait, whichever pool they asked.
+        woken: waits that were settled, or whose ``until`` was moved.
+        turns: rises with every attempt.
+    """
+
+    waiting: int = 0
+    woken: list[Wait] = field(default_factory=list)
+    turns: int = 0

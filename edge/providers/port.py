@@ -111,5 +111,5 @@ class Provider(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close idle connections."""
+        """Close idle connections and keep none from now on; what has begun may still ask."""
         ...

@@ -177,7 +177,10 @@ class Transport:
         )
 
     async def aclose(self) -> None:
-        """Close idle connections; others are closed when their exchange ends. No new ones."""
+        """Close idle connections, and from now on every one when its exchange ends.
+
+        What has begun may still ask: a run that goes on with a configuration that was replaced.
+        """
         self._closed = True
         while self._idle:
             self._idle.pop().close()
@@ -232,8 +235,6 @@ class Transport:
 
     async def _connect(self) -> Connection:
         """A new connection; it is leased from here on."""
-        if self._closed:
-            raise ProviderUnreachable(f"provider {self.name!r} is shut down", provider=self.name)
         deadline_s = self._limits.connect_timeout_s
         self._connecting += 1
         try:

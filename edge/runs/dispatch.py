@@ -57,6 +57,7 @@ class Dispatcher:
         pool: decides.
         providers: by name, all that the pool knows.
         rng: where ``weighted`` draws from.
+        before: the dispatcher whose place this one takes, where ``pool`` takes its pool's.
     """
 
     def __init__(
@@ -65,11 +66,12 @@ class Dispatcher:
         providers: Mapping[str, Provider],
         *,
         rng: random.Random | None = None,
+        before: "Dispatcher | None" = None,
     ) -> None:
         self._pool = pool
         self._providers = providers
         self._draw = (rng or random.Random()).random  # noqa: S311 - shares load, guards nothing
-        self._bells: dict[Wait, trio.Event] = {}
+        self._bells: dict[Wait, trio.Event] = {} if before is None else before._bells
 
     async def lease(
         self,

@@ -1,7 +1,8 @@
 """Which handler answers which address."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from quart import request, websocket
 from quart_trio import QuartTrio
@@ -15,6 +16,7 @@ from edge.server.connection import (
     gateway_request,
     prepare,
 )
+from edge.server.exchange import GatewayRequest
 from edge.server.mirror import MirrorHandler
 from edge.server.models import ModelsHandler
 from edge.server.operations import OperationsHandler
@@ -36,62 +38,73 @@ class Handlers:
     operations: OperationsHandler
 
 
-def direct_routes(handlers: Handlers) -> DirectRoutes:
+Current: TypeAlias = Callable[[], Handlers]
+"""Gives the handlers of the configuration that is in use."""
+
+
+def direct_routes(current: Current) -> DirectRoutes:
     """The handlers that are called without Quart's dispatch: those of the hot path."""
-    routes: dict[tuple[str, str], DirectHandler] = {
-        ("POST", path): handlers.pass_through for path in USUAL_PATHS
-    }
-    routes["POST", CHAT] = handlers.chat
+
+    def chat(request: GatewayRequest) -> Awaitable[RunResponse]:
+        return current().chat(request)
+
+    def pass_through(request: GatewayRequest) -> Awaitable[RunResponse]:
+        return current().pass_through(request)
+
+    routes: dict[tuple[str, str], DirectHandler] = dict.fromkeys(
+        [("POST", path) for path in USUAL_PATHS], pass_through
+    )
+    routes["POST", CHAT] = chat
     return routes
 
 
-def build_app(handlers: Handlers) -> QuartTrio:
-    """The Quart app with every address the gateway answers."""
+def build_app(current: Current) -> QuartTrio:
+    """The Quart app with every address the gateway answers; ``current`` is asked each time."""
     app = prepare(QuartTrio("edge"))
 
     @app.post(CHAT)
     async def chat() -> RunResponse:
-        return await handlers.chat(gateway_request(request))
+        return await current().chat(gateway_request(request))
 
     @app.post("/v1/<path:rest>")
     async def pass_through(rest: str) -> RunResponse:  # noqa: ARG001 - the handler reads the path itself
-        return await handlers.pass_through(gateway_request(request))
+        return await current().pass_through(gateway_request(request))
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return await handlers.models.list_all(gateway_request(request))
+        return await current().models.list_all(gateway_request(request))
 
     @app.get("/v1/models/<path:model>")
     async def model(model: str) -> dict[str, Any]:
-        return await handlers.models.show(gateway_request(request), model)
+        return await current().models.show(gateway_request(request), model)
 
     @app.get("/v1/runs")
     async def runs() -> dict[str, Any]:
-        return await handlers.runs.list_all(gateway_request(request))
+        return await current().runs.list_all(gateway_request(request))
 
     @app.get("/v1/runs/<run_id>")
     async def run(run_id: str) -> dict[str, Any]:
-        return await handlers.runs.show(gateway_request(request), run_id)
+        return await current().runs.show(gateway_request(request), run_id)
 
     @app.delete("/v1/runs/<run_id>")
     async def cancel(run_id: str) -> dict[str, Any]:
-        return await handlers.runs.cancel(gateway_request(request), run_id)
+        return await current().runs.cancel(gateway_request(request), run_id)
 
     @app.websocket("/v1/runs/<run_id>/mirror")
     async def mirror(run_id: str) -> None:
-        await handlers.mirror.one(_socket(), run_id)
+        await current().mirror.one(_socket(), run_id)
 
     @app.websocket("/v1/mirror")
     async def mirror_of_all() -> None:
-        await handlers.mirror.all(_socket())
+        await current().mirror.all(_socket())
 
     @app.get("/healthz")
     async def health() -> dict[str, str]:
-        return handlers.operations.health()
+        return current().operations.health()
 
     @app.get("/readyz")
     async def readiness() -> dict[str, str]:
-        return handlers.operations.readiness()
+        return current().operations.readiness()
 
     return app
 

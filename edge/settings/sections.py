@@ -18,6 +18,7 @@ from edge.settings.kinds import (
     ReadableFile,
     RouteModel,
     Seconds,
+    SecondsOrNone,
     Secret,
     TargetModel,
     Url,
@@ -40,7 +41,8 @@ class ServerSettings:
     Attributes:
         bind: addresses to listen on.
         workers: processes that serve.
-        drain_s: seconds that open runs have to end after SIGTERM.
+        drain_notice_s: seconds after SIGTERM in which only readiness changes.
+        drain_s: seconds that open runs then have to end.
         write_timeout_s: seconds after which a client that reads nothing has given up.
         max_body_bytes: longest request body.
         cors_origins: web pages that may call; ``*`` for any.
@@ -49,6 +51,7 @@ class ServerSettings:
 
     bind: tuple[Address, ...] = (Address("127.0.0.1", 8080),)
     workers: Positive = 1
+    drain_notice_s: SecondsOrNone = 0.0
     drain_s: Seconds = 30.0
     write_timeout_s: Seconds = 30.0
     max_body_bytes: Positive = 32 * 1024 * 1024

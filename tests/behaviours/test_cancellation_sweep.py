@@ -260,7 +260,7 @@ class Stage:
     async def play(self, stop: StopAt) -> None:
         """Carry the run, stopped where ``stop`` says, and wait until all has come to rest."""
         async with trio.open_nursery() as nursery:
-            await nursery.start(self.gateway.drainer.run)
+            await nursery.start(self.gateway.common.drainer.run)
             await trio.testing.wait_all_tasks_blocked()
             at_rest = trio.lowlevel.current_statistics().tasks_living
             async with trio.open_nursery() as clients:
@@ -309,7 +309,7 @@ class Stage:
         self.books.check()
         assert len(desk.registry) == 0
         assert desk.observers.failures == 0
-        assert self.gateway.drainer.draining == 0
+        assert self.gateway.common.drainer.draining == 0
         admitted = desk.admission.statistics()
         assert (admitted.active, admitted.queued) == (0, 0)
         for slots in desk.dispatcher.statistics().providers:

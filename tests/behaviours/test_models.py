@@ -49,6 +49,6 @@ async def test_health_and_readiness() -> None:
     async with gateway(upstream_config("http://127.0.0.1:9")) as edge, connect(edge.url) as client:
         assert (await client.get("/healthz")).status == 200
         assert (await client.get("/readyz")).status == 200
-        edge.gateway.desk.admission.drain()
+        edge.gateway.common.leaving.set()
         assert (await client.get("/readyz")).status == 503
         assert (await client.get("/healthz")).status == 200

@@ -121,10 +121,6 @@ class PoolMachine(RuleBasedStateMachine):
         """The connection that the model says the last request went out on."""
         return self.expected if self.expected is not None else self.all[-1]
 
-    @property
-    def _is_unreachable(self) -> bool:
-        return self.refusing or self.closed
-
     # What happens
 
     @rule(
@@ -140,7 +136,7 @@ class PoolMachine(RuleBasedStateMachine):
         exchange = self._enter([*filter(None, (wire[:cut], wire[cut:])), scope])
         if exchange is None:
             assert self.expected is None
-            assert self._is_unreachable
+            assert self.refusing
             return multiple()
         channel = self._asked()
         self.leased.append(channel)
@@ -150,7 +146,7 @@ class PoolMachine(RuleBasedStateMachine):
     def a_request_gets_a_broken_head(self, noise: bytes) -> None:
         assert self._enter([noise, b""]) is None
 
-        asked = self.expected is not None or not self._is_unreachable
+        asked = self.expected is not None or not self.refusing
         assert isinstance(self.error, ProviderProtocolError if asked else ProviderUnreachable)
 
     @rule(how=st.sampled_from([b"", trio.BrokenResourceError()]))
@@ -160,7 +156,7 @@ class PoolMachine(RuleBasedStateMachine):
             doomed.says = [how]
         exchange = self._enter([HEAD + b"\r\nbody"])
         if exchange is None:
-            assert self._is_unreachable
+            assert self.refusing
             return
         answering = self.all[-1] if self.expected is doomed else self._asked()
         assert answering is not doomed
@@ -173,7 +169,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.cancels_dial = scope if before == "dialling" else None
         script: list[Said] = [before, scope] if isinstance(before, bytes) and before else [scope]
         assert self._enter(script, scope) is None
-        assert self.error is None or self._is_unreachable
+        assert self.error is None or self.refusing
         self.cancels_dial = None
 
     @rule(
