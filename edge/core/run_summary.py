@@ -1,8 +1,102 @@
-"""Attempts as the runs API and the mirror show them; times in seconds."""
+"""Runs and attempts as the runs API and the mirror show them; times in seconds."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from edge.core.run_events import AttemptEnded, AttemptStarted, Usage
+
+RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What is known of a run at some moment.
+
+    Attributes:
+        number: runs are numbered in the order in which they began.
+        created: seconds since 1970.
+        status: ``running``, or that of its last attempt.
+        phase: where it is.
+        age_s: how long it has taken, so far or in all.
+        rows: its attempts that have ended.
+        under_way: the attempt that has not, and how long it has been going.
+        judged: whether its answers are validated.
+    """
+
+    number: int
+    id: str
+    request_id: str
+    created: int
+    model: str
+    key: str
+    route: str
+    stream: bool
+    status: str
+    phase: str
+    age_s: float
+    rows: tuple[AttemptEnded, ...] = ()
+    under_way: tuple[AttemptStarted, float] | None = None
+    judged: bool = True
+
+    @property
+    def providers(self) -> list[str]:
+        """The providers that were asked, in order."""
+        asked = [row.provider for row in self.rows if row.provider]
+        return [*asked, self.under_way[0].provider] if self.under_way else asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """Which runs are asked for; None asks for all.
+
+    Attributes:
+        status: ``running``, or a status of the ledger.
+        provider: one that was asked.
+        since: created then or later, in seconds since 1970.
+    """
+
+    status: str | None = None
+    route: str | None = None
+    provider: str | None = None
+    key: str | None = None
+    since: float | None = None
+
+    def matches(self, run: RunFacts) -> bool:
+        """Whether this run is one of them."""
+        return (
+            (self.status is None or run.status == self.status)
+            and (self.route is None or run.route == self.route)
+            and (self.key is None or run.key == self.key)
+            and (self.since is None or run.created >= self.since)
+            and (self.provider is None or self.provider in run.providers)
+        )
+
+
+def run_summary(run: RunFacts) -> dict[str, Any]:
+    """A run; ``usage``, ``provider``, ``path`` and the timings are its last attempt's."""
+    attempts = [attempt_summary(row, judged=run.judged) for row in run.rows]
+    if run.under_way is not None:
+        attempts.append(running_attempt(*run.under_way))
+    last = attempts[-1] if attempts else {}
+    return {
+        "id": run.id,
+        "object": "edge.run",
+        "request_id": run.request_id,
+        "created": run.created,
+        "model": run.model,
+        "key": run.key,
+        "route": run.route,
+        "stream": run.stream,
+        "status": run.status,
+        "phase": run.phase,
+        "provider": last.get("provider") or None,
+        "path": last.get("path"),
+        "age_s": round(run.age_s, 3),
+        "first_token_s": last.get("first_token_s"),
+        "held_s": last.get("held_s"),
+        "usage": last.get("usage"),
+        "attempts": attempts,
+    }
 
 
 def attempt_summary(row: AttemptEnded, *, judged: bool = True) -> dict[str, Any]:
@@ -34,16 +128,16 @@ def attempt_summary(row: AttemptEnded, *, judged: bool = True) -> dict[str, Any]
     }
 
 
-def running_attempt(started: AttemptStarted, now: float) -> dict[str, Any]:
-    """An attempt that is under way; ``now`` is on the clock of ``started.at``."""
+def running_attempt(started: AttemptStarted, age_s: float) -> dict[str, Any]:
+    """An attempt that is under way."""
     return {
         "attempt": started.attempt,
         "provider": started.provider,
         "model": started.model,
         "path": started.path,
-        "status": "running",
+        "status": RUNNING,
         "constrained": started.constrained,
-        "total_s": round(now - started.at, 3),
+        "total_s": round(age_s, 3),
     }
 
 

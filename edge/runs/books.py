@@ -166,17 +166,16 @@ class AttemptRecord:
         """The attempt has a slot; times count from here."""
         self.provider, self.model, self.target, self._path = provider, model, target, path
         self._began = trio.current_time()
-        self._observers.tell(
-            AttemptStarted(
-                run_id=self._run.id,
-                attempt=self.number,
-                provider=provider,
-                model=model,
-                path=path,
-                at=self._began,
-                constrained=self._constrained,
-            )
+        self._run.under_way = AttemptStarted(
+            run_id=self._run.id,
+            attempt=self.number,
+            provider=provider,
+            model=model,
+            path=path,
+            at=self._began,
+            constrained=self._constrained,
         )
+        self._observers.tell(self._run.under_way)
 
     def chunk_came(self) -> None:
         """Content came; the first time is the first token's."""
@@ -248,6 +247,7 @@ class AttemptRecord:
     def _write(self) -> None:
         row = self._row()
         self._run.rows.append(row)
+        self._run.under_way = None
         self._observers.tell(row)
 
     def _row(self) -> AttemptEnded:

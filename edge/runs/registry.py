@@ -5,7 +5,7 @@ port with an in-memory implementation; several replicas could share another one.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,8 @@ import trio
 
 from edge.core.emit import Identity
 from edge.core.output_policy import OutputPolicy
-from edge.core.run_events import AttemptEnd, AttemptEnded
+from edge.core.run_events import AttemptEnd, AttemptEnded, AttemptStarted
+from edge.core.run_summary import RUNNING, RunFacts, RunQuery
 from edge.core.schemas import CompiledContract
 from edge.errors import EdgeError, RunCancelled
 from edge.runs.feed import Feed
@@ -40,6 +41,8 @@ class Run:
             then on its leaving is no give-up.
         draining: the client gave up, and the last answer is read on for the bill.
         on_drained: ends the run when it has been.
+        number: its place in the order in which runs began.
+        under_way: the attempt that has been dispatched and has not ended.
         mirror: where the run leaves what its client got; None where nobody can see it.
     """
 
@@ -60,6 +63,8 @@ class Run:
     delivered: bool = False
     draining: bool = False
     on_drained: Callable[[], None] | None = None
+    number: int = 0
+    under_way: AttemptStarted | None = None
     mirror: Feed | None = None
     rows: list[AttemptEnded] = field(default_factory=list)
     status: AttemptEnd | None = None
@@ -71,22 +76,26 @@ class Run:
             self.stopped_by = error
         self.scope.cancel(reason=error.type)
 
-    def summary(self) -> dict[str, Any]:
-        """The run as the runs API shows it; times in seconds."""
-        end = trio.current_time() if self.ended_at is None else self.ended_at
-        return {
-            "id": self.id,
-            "object": "edge.run",
-            "created": self.created,
-            "model": self.model,
-            "key": self.key,
-            "route": self.route,
-            "stream": self.stream,
-            "status": self.status or "running",
-            "phase": self.phase,
-            "age_s": round(end - self.started_at, 3),
-            "attempts": [_row(row) for row in self.rows],
-        }
+    def facts(self) -> RunFacts:
+        """What is known of the run now."""
+        now = trio.current_time() if self.ended_at is None else self.ended_at
+        under_way = self.under_way
+        return RunFacts(
+            number=self.number,
+            id=self.id,
+            request_id=self.request_id,
+            created=self.created,
+            model=self.model,
+            key=self.key,
+            route=self.route,
+            stream=self.stream,
+            status=self.status or RUNNING,
+            phase=self.phase,
+            age_s=now - self.started_at,
+            rows=tuple(self.rows),
+            under_way=None if under_way is None else (under_way, now - under_way.at),
+            judged=self.policy.validate != "off",
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,21 +123,24 @@ class Registry:
 
     def __init__(self, keep: int = 1000) -> None:
         self._live: dict[str, Run] = {}
-        # Summaries only: a run holds its whole request.
-        self._recent: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        # Facts only: a run holds its whole request.
+        self._recent: OrderedDict[str, RunFacts] = OrderedDict()
         self._keep = keep
+        self._begun = 0
 
     def __len__(self) -> int:
         return len(self._live)
 
     def add(self, run: Run) -> None:
         """Make a run findable."""
+        self._begun += 1
+        run.number = self._begun
         self._live[run.id] = run
 
     def remove(self, run: Run) -> None:
-        """The run is over; only its summary is kept."""
+        """The run is over; only what is known of it is kept."""
         del self._live[run.id]
-        self._recent[run.id] = run.summary()
+        self._recent[run.id] = run.facts()
         if len(self._recent) > self._keep:
             self._recent.popitem(last=False)
 
@@ -140,15 +152,25 @@ class Registry:
         """The live run of this id."""
         return self._live.get(run_id)
 
-    def summary(self, run_id: str) -> dict[str, Any] | None:
-        """What the runs API shows of a run, live or recent."""
+    def facts(self, run_id: str) -> RunFacts | None:
+        """What is known of a run, live or recent."""
         run = self._live.get(run_id)
-        return self._recent.get(run_id) if run is None else run.summary()
+        return self._recent.get(run_id) if run is None else run.facts()
 
-    def summaries(self) -> list[dict[str, Any]]:
-        """The live and the recent runs, newest first."""
-        live = [run.summary() for run in reversed(self._live.values())]
-        return live + list(reversed(self._recent.values()))
+    def search(self, query: RunQuery, sees: Callable[[str], bool]) -> Iterator[RunFacts]:
+        """The live and the recent runs that match and may be seen, newest first.
+
+        Args:
+            query: which runs.
+            sees: whether the runs of a key may be seen.
+        """
+        runs: list[Run | RunFacts] = [*self._live.values(), *self._recent.values()]
+        runs.sort(key=lambda run: run.number, reverse=True)
+        for run in runs:
+            if sees(run.key):
+                facts = run.facts() if isinstance(run, Run) else run
+                if query.matches(facts):
+                    yield facts
 
     def cancel(self, run_id: str) -> bool:
         """Cancel a live run; False where there is none of this id."""
@@ -162,30 +184,3 @@ class Registry:
         """Cancel every live run, as a server does whose drain time is over."""
         for run in self.live():
             run.stop(error)
-
-
-def _row(row: AttemptEnded) -> dict[str, Any]:
-    usage = row.usage
-    return {
-        "attempt": row.attempt,
-        "provider": row.provider,
-        "model": row.model,
-        "path": row.path,
-        "status": row.status,
-        "category": row.category,
-        "reason": row.reason,
-        "calls": list(row.calls),
-        "forms": list(row.forms),
-        "repairs": list(row.repairs),
-        "constrained": row.constrained,
-        "first_token_s": row.first_token_s,
-        "held_s": row.held_s,
-        "total_s": row.total_s,
-        "usage": {
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cached_tokens": usage.cached_tokens,
-            "reasoning_tokens": usage.reasoning_tokens,
-            "reported": usage.reported,
-        },
-    }
