@@ -108,6 +108,7 @@ class Generation:
             runs=RunsHandler(registry, doorkeeper),
             mirror=MirrorHandler(common.hub, doorkeeper),
             operations=OperationsHandler(routes, dispatcher, common.leaving.is_set),
+            origins=frozenset(settings.server.cors_origins),
         )
         return cls(settings, pool, providers, desk, handlers)
 

@@ -2,14 +2,25 @@
 
 Keys are kept as SHA-256 digests. A presented key is hashed and its digest looked up, so the time
 of a look-up says nothing about how much of a key was right.
+
+A browser sets no headers on a WebSocket, but it sends cookies and an address's trust with it, from
+whatever page it is on. So a key may also come as an offered protocol, ``edge.key.`` and the key in
+base64url without padding; and a page's origin must be the gateway's own or a configured one.
 """
 
+import base64
+import binascii
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from edge.errors import Forbidden, ModelNotFound, Unauthorized
 from edge.server.exchange import Headers
+
+MIRROR_PROTOCOL = "edge.mirror"
+"""What a browser offers beside its key, for the gateway to choose."""
+
+KEY_PROTOCOL = "edge.key."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +91,39 @@ class Doorkeeper:
         return rights
 
 
+def check_origin(headers: Headers, allowed: frozenset[str]) -> None:
+    """Let a web page in only if it is the gateway's own, or from an allowed origin.
+
+    The scheme is not compared: behind a proxy that ends TLS it differs.
+
+    Raises:
+        Forbidden: the page is from elsewhere.
+    """
+    origin = headers.get("origin")
+    if origin is None or origin in allowed or "*" in allowed:
+        return
+    if origin.partition("://")[2].lower() != (headers.get("host") or "").lower():
+        raise Forbidden(f"pages from {origin} may not open sockets here", code="origin")
+
+
 def _presented(headers: Headers) -> str:
     scheme, _, value = (headers.get("authorization") or "").partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
-    return (headers.get("x-api-key") or "").strip()
+    return (headers.get("x-api-key") or "").strip() or _offered(headers)
+
+
+def _offered(headers: Headers) -> str:
+    """The key among the protocols that a browser offers for a WebSocket."""
+    for protocol in (headers.get("sec-websocket-protocol") or "").split(","):
+        _, is_key, text = protocol.strip().partition(KEY_PROTOCOL)
+        if is_key:
+            try:
+                padded = text + "=" * (-len(text) % 4)
+                return base64.urlsafe_b64decode(padded).decode("ascii")
+            except (binascii.Error, ValueError):
+                return ""
+    return ""
 
 
 def _digest(secret: str) -> bytes:

@@ -26,6 +26,7 @@ from quart.wrappers import Websocket
 
 from edge.errors import GatewayFault
 from edge.runs.subscription import Ending
+from edge.server.auth import MIRROR_PROTOCOL
 from edge.server.client_connection import failure_of
 from edge.server.client_reply import SocketWriter
 from edge.server.exchange import GatewayRequest, Headers
@@ -113,8 +114,9 @@ class ClientSocket:
         )
 
     async def accept(self) -> None:
-        """Complete the handshake."""
-        await self._websocket.accept()
+        """Complete the handshake. A browser that offers protocols wants one of them chosen."""
+        offered = MIRROR_PROTOCOL in self._websocket.requested_subprotocols
+        await self._websocket.accept(subprotocol=MIRROR_PROTOCOL if offered else None)
 
     async def send(self, frames: bytes) -> None:
         """Send whole WebSocket frames; returns when the kernel has taken them.

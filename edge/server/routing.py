@@ -6,7 +6,9 @@ from typing import Any, TypeAlias
 
 from quart import request, websocket
 from quart_trio import QuartTrio
+from quart_trio.wrappers import TrioResponse
 
+from edge.server.auth import check_origin
 from edge.server.chat import ChatHandler
 from edge.server.client_socket import ClientSocket
 from edge.server.connection import (
@@ -20,8 +22,10 @@ from edge.server.exchange import GatewayRequest
 from edge.server.mirror import MirrorHandler
 from edge.server.models import ModelsHandler
 from edge.server.operations import OperationsHandler
+from edge.server.page import INDEX, page_response
 from edge.server.passthrough import USUAL_PATHS, PassThroughHandler
 from edge.server.runs import RunsHandler
+from edge.server.socket_runs import serve_runs
 
 CHAT = "/v1/chat/completions"
 
@@ -36,6 +40,8 @@ class Handlers:
     runs: RunsHandler
     mirror: MirrorHandler
     operations: OperationsHandler
+    origins: frozenset[str] = frozenset()
+    """Those of web pages, besides the gateway's own, that may open WebSockets."""
 
 
 Current: TypeAlias = Callable[[], Handlers]
@@ -90,13 +96,17 @@ def build_app(current: Current) -> QuartTrio:
     async def cancel(run_id: str) -> dict[str, Any]:
         return await current().runs.cancel(gateway_request(request), run_id)
 
+    @app.websocket(CHAT)
+    async def chat_socket() -> None:
+        await serve_runs(_socket(current), lambda: current().chat)
+
     @app.websocket("/v1/runs/<run_id>/mirror")
     async def mirror(run_id: str) -> None:
-        await current().mirror.one(_socket(), run_id)
+        await current().mirror.one(_socket(current), run_id)
 
     @app.websocket("/v1/mirror")
     async def mirror_of_all() -> None:
-        await current().mirror.all(_socket())
+        await current().mirror.all(_socket(current))
 
     @app.get("/healthz")
     async def health() -> dict[str, str]:
@@ -106,9 +116,19 @@ def build_app(current: Current) -> QuartTrio:
     async def readiness() -> dict[str, str]:
         return current().operations.readiness()
 
+    @app.get("/ui")
+    async def page() -> TrioResponse:
+        return page_response(INDEX, request.headers.get("if-none-match"))
+
+    @app.get("/ui/<name>")
+    async def page_file(name: str) -> TrioResponse:
+        return page_response(name, request.headers.get("if-none-match"))
+
     return app
 
 
-def _socket() -> ClientSocket:
+def _socket(current: Current) -> ClientSocket:
     proxy: Any = websocket
-    return ClientSocket(proxy._get_current_object())
+    socket = ClientSocket(proxy._get_current_object())
+    check_origin(socket.request.headers, current().origins)
+    return socket

@@ -1,0 +1,156 @@
+// The page: frames come in as they like, the document changes at most once an animation frame.
+// Everything that runs say is set as text, never as HTML.
+
+import {call, Mirror, storeKey} from "./gateway.js";
+import {Row, setText, element} from "./rows.js";
+import {Runs} from "./runs.js";
+
+const at = (id) => document.getElementById(id);
+const runs = new Runs();
+const rows = new Map();
+let held = false;
+let painting = false;
+let offset = 0; // the gateway's clock minus ours, in seconds
+let stale = false; // something was missed: ask the runs API
+const now = () => Date.now() / 1000 + offset;
+
+function paintSoon() {
+  if (painting) return;
+  painting = true;
+  requestAnimationFrame(() => { painting = false; paint(); });
+}
+
+function paint() {
+  const {finished, gaveUp, failed, hidden, missed} = runs.counts;
+  const told = `${runs.running.size} running, ${finished} finished, ${failed} failed, ${gaveUp} gave up`;
+  setText(at("counts"), told + (missed ? `, ${missed} frames missed` : ""));
+  setText(at("hidden"), hidden ? `${hidden} more runs came too fast to be shown.` : "");
+  if (held) return;
+  for (const id of runs.gone) {
+    rows.get(id)?.element.remove();
+    rows.delete(id);
+  }
+  runs.gone.clear();
+  const fresh = [];
+  for (const run of runs.changed) {
+    let row = rows.get(run.id);
+    if (!row) {
+      row = new Row(run, {cancel, toggled});
+      rows.set(run.id, row);
+      fresh.unshift(row.element);
+    }
+    row.paint(now());
+  }
+  runs.changed.clear();
+  if (fresh.length) at("runs").prepend(...fresh);
+  at("empty").hidden = rows.size > 0;
+}
+
+async function cancel(run) {
+  const {status, body} = await call(`/v1/runs/${encodeURIComponent(run.id)}`, "DELETE");
+  if (status !== 200) setText(at("connection"), body.error?.message || `Not cancelled: ${status}`);
+}
+
+function toggled(run, isOpen) {
+  if (isOpen) runs.open.add(run.id);
+  else runs.open.delete(run.id);
+  runs.changed.add(run);
+  paintSoon();
+}
+
+async function reconcile() {
+  stale = false;
+  const {status, body} = await call("/v1/runs");
+  if (status === 200) runs.reconcile(body.data, now());
+  paintSoon();
+}
+
+async function showProviders() {
+  const {status, body} = await call("/v1/providers");
+  const list = status === 200 ? body.data : fromAttempts();
+  at("providers").replaceChildren(...list.map((each) => {
+    const health = element("span", each.health || "–", "badge " + (each.health === "closed" ? "good" : each.health ? "bad" : ""));
+    const line = element("tr");
+    const name = element("th", each.name);
+    name.scope = "row";
+    const sound = each.call_validity;
+    line.append(name, cell(health), cell(`${each.busy} of ${each.max_concurrent || "any number"}`),
+      cell(each.waiting ?? "–"), cell(sound == null ? "–" : `${Math.round(100 * sound)} %`));
+    return line;
+  }));
+}
+
+function cell(content) {
+  const made = element("td");
+  made.append(content);
+  return made;
+}
+
+// Where the gateway tells nothing of its providers: what the attempts on the page say of them.
+function fromAttempts() {
+  const found = new Map();
+  for (const run of runs.rows.values()) {
+    for (const {provider: name, status, verdict, calls} of run.attempts) {
+      if (!name) continue;
+      const one = found.get(name) || {name, busy: 0, sound: 0, judged: 0};
+      found.set(name, one);
+      one.busy += status === "running" && !run.ended;
+      if (verdict === "invalid" || (verdict && calls?.length)) {
+        one.judged += 1;
+        one.sound += verdict !== "invalid";
+        one.call_validity = one.sound / one.judged;
+      }
+    }
+  }
+  return [...found.values()];
+}
+
+const mirror = new Mirror({
+  refused() {
+    setText(at("connection"), "A key is needed");
+    setText(at("refused"), at("key").value ? "This key is not valid here" : "");
+    at("ask").hidden = false;
+    at("key").focus();
+  },
+  opened() {
+    at("ask").hidden = true;
+    at("key").value = "";
+    setText(at("connection"), "Live");
+    reconcile().catch(() => {});
+    showProviders().catch(() => {});
+  },
+  frame(frame) {
+    offset = frame.at - Date.now() / 1000;
+    stale ||= frame.type === "gap" && !frame.run_id;
+    runs.take(frame);
+    paintSoon();
+  },
+  closed(text) { setText(at("connection"), text); },
+});
+
+at("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  storeKey(at("key").value.trim());
+  mirror.connect();
+});
+
+at("hold").addEventListener("click", () => {
+  held = !held;
+  at("hold").setAttribute("aria-pressed", held);
+  paintSoon();
+});
+
+setInterval(() => {
+  if (document.hidden || !at("ask").hidden) return;
+  for (const run of runs.rows.values()) if (!run.ended) runs.changed.add(run);
+  paintSoon();
+}, 500);
+setInterval(() => {
+  if (document.hidden || !at("ask").hidden) return;
+  if (stale) reconcile().catch(() => {});
+  showProviders().catch(() => {});
+}, 2000);
+// Rarely, so that a screen reader has time to say it.
+setInterval(() => setText(at("summary"), at("counts").textContent), 5000);
+
+mirror.connect();
