@@ -31,6 +31,7 @@ async def serve_until_stopped(
         on_stopping: called when the drain begins.
         on_hangup: called for each SIGHUP.
     """
+    status = 0
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             nursery.start_soon(_serve, gateway, shutdown, on_listening, nursery.cancel_scope)
@@ -38,12 +39,12 @@ async def serve_until_stopped(
                 if number == signal.SIGHUP:
                     await on_hangup()
                 elif shutdown.is_set():
+                    status = status_of(number)
                     nursery.cancel_scope.cancel()
-                    return status_of(number)
                 else:
                     on_stopping()
                     shutdown.set()
-    return 0
+    return status
 
 
 def status_of(number: int) -> int:

@@ -42,8 +42,8 @@ def page_response(name: str, if_none_match: str | None = None) -> TrioResponse:
     if file is None:
         raise NotFound(f"the page has no file {name!r}")
     if if_none_match == file.headers["etag"]:
-        return TrioResponse(b"", 304, file.headers)
-    return TrioResponse(file.body, 200, file.headers)
+        return TrioResponse(b"", 304, dict(file.headers))
+    return TrioResponse(file.body, 200, dict(file.headers))
 
 
 def _load() -> dict[str, _File]:

@@ -1,6 +1,7 @@
 """A request that is over leaves nothing that only the collector of cyclic garbage would find."""
 
 import gc
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ KINDS = (Exchange, GatewayRequest, ClientReply, Run)
 @pytest.mark.parametrize("path", ["normalized", "tunnel"])
 async def test_requests_leave_no_cycles(path: str, stream: bool) -> None:
     output = "" if path == "normalized" else 'validate = "off"\nbuffer = "off"\nrecover = false'
-    offered = {"tools": [tool("ping")]} if path == "normalized" else {}
+    offered: dict[str, Any] = {"tools": [tool("ping")]} if path == "normalized" else {}
     async with openai_server(calls("ping", {})) as upstream:
         config = upstream_config(upstream.base_url, output=output)
         async with gateway(config) as edge, connect(edge.url) as client:

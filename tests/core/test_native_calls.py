@@ -27,7 +27,7 @@ def part(
     name: str | None = None,
     arguments: Any = None,
     *,
-    id: str | None = None,
+    id: str | None = None,  # noqa: A002 - the wire's own word
     index: int | None = None,
 ) -> dict[str, Any]:
     function = {"name": name, "arguments": arguments}
