@@ -127,9 +127,10 @@ async def refused(url: str) -> None:
     """Wait until nobody listens any more."""
     with trio.fail_after(PATIENCE_S):
         while True:
+            await trio.sleep(0.01)  # nothing tells of it
             try:
                 async with connect(url):
-                    await trio.sleep(0.01)  # nothing tells of it
+                    pass
             except OSError:
                 return
 
