@@ -24,7 +24,7 @@ export class Mirror {
     clearTimeout(this.#timer);
     let listed;
     try {
-      listed = await call("/v1/runs");
+      listed = await call("/v1/runs?limit=1");
     } catch {
       return this.#later();
     }

@@ -6,6 +6,7 @@ import {Row, setText, element} from "./rows.js";
 import {Runs} from "./runs.js";
 
 const at = (id) => document.getElementById(id);
+const HEALTH = {closed: "good", probing: "warn", paused: "warn"};
 const runs = new Runs();
 const rows = new Map();
 let held = false;
@@ -60,21 +61,24 @@ function toggled(run, isOpen) {
 
 async function reconcile() {
   stale = false;
-  const {status, body} = await call("/v1/runs");
-  if (status === 200) runs.reconcile(body.data, now());
+  const {status, body} = await call("/v1/runs?limit=1000");
+  if (status === 200) runs.reconcile(body.data, now(), !body.has_more);
   paintSoon();
 }
 
 async function showProviders() {
   const {status, body} = await call("/v1/providers");
   const list = status === 200 ? body.data : fromAttempts();
+  at("no-providers").hidden = list.length > 0;
   at("providers").replaceChildren(...list.map((each) => {
-    const health = element("span", each.health || "–", "badge " + (each.health === "closed" ? "good" : each.health ? "bad" : ""));
+    const {health} = each;
+    const told = element("span", health || "–", health ? `badge ${HEALTH[health] || "bad"}` : "");
     const line = element("tr");
     const name = element("th", each.name);
     name.scope = "row";
     const sound = each.call_validity;
-    line.append(name, cell(health), cell(`${each.busy} of ${each.max_concurrent || "any number"}`),
+    const cap = each.max_concurrent;
+    line.append(name, cell(told), cell(cap ? `${each.busy} of ${cap}` : `${each.busy} taken`),
       cell(each.waiting ?? "–"), cell(sound == null ? "–" : `${Math.round(100 * sound)} %`));
     return line;
   }));

@@ -27,7 +27,7 @@ export class Runs {
   }
 
   // The runs API is the truth: of the runs that the page came too late for, or missed the end of.
-  reconcile(list, now) {
+  reconcile(list, now, isAll) {
     const listed = new Map(list.map((row) => [row.id, row]));
     for (const row of [...list].reverse()) {
       const known = this.rows.has(row.id) || this.running.has(row.id);
@@ -41,7 +41,7 @@ export class Runs {
     }
     for (const id of this.running) {
       const row = listed.get(id);
-      if (row?.status === "running") continue;
+      if (row ? row.status === "running" : !isAll) continue;
       this.running.delete(id);
       if (row) this.#count(row.status);
       const run = this.rows.get(id);
