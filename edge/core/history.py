@@ -21,7 +21,8 @@ and sound messages as the same objects.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -59,14 +60,55 @@ def heal(
     return healer.finish(), tuple(healer.healed)
 
 
+class _Call(NamedTuple):
+    """A call whose result has not come yet; ``number`` says which came first."""
+
+    number: int
+    original_id: str
+    result_id: str
+
+
 class _Pending:
-    """A call whose result has not come yet."""
+    """The calls whose results have not come yet, in order, found by either of their ids.
 
-    __slots__ = ("original_id", "result_id")
+    A request may hold as many as it has room for, so that none of this may look through them all.
+    """
 
-    def __init__(self, original_id: str, result_id: str) -> None:
-        self.original_id = original_id
-        self.result_id = result_id
+    def __init__(self) -> None:
+        self._calls: dict[str, _Call] = {}  # by the id the result will bear, which is its own
+        self._same: dict[str, deque[_Call]] = {}  # by the id it came with, which others may share
+        self._numbers = count()
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, original_id: str, result_id: str) -> None:
+        call = _Call(next(self._numbers), original_id, result_id)
+        self._calls[result_id] = call
+        self._same.setdefault(original_id, deque()).append(call)
+
+    def take_first(self) -> _Call:
+        return self._taken(next(iter(self._calls.values())))
+
+    def take(self, told: object) -> _Call | None:
+        """The first call that has this id, given or got."""
+        if not isinstance(told, str):
+            return None
+        same = self._same.get(told, deque())
+        while same and same[0].result_id not in self._calls:
+            same.popleft()
+        found = [call for call in (self._calls.get(told), same[0] if same else None) if call]
+        return self._taken(min(found)) if found else None
+
+    def clear(self) -> list[_Call]:
+        calls = list(self._calls.values())
+        self._calls.clear()
+        self._same.clear()
+        return calls
+
+    def _taken(self, call: _Call) -> _Call:
+        del self._calls[call.result_id]
+        return call
 
 
 class _Healer:
@@ -75,8 +117,8 @@ class _Healer:
     def __init__(self, place: str) -> None:
         self._place = place
         self._out: list[dict[str, Any]] = []
-        self._ids: set[str] = set()
-        self._pending: deque[_Pending] = deque()
+        self._ids: dict[str, int] = {}  # those that are taken, and how far each was counted on
+        self._pending = _Pending()
         # Calls closed without a result: where theirs would stand, by the id it would bear.
         self._unanswered: dict[str, dict[str, Any]] = {}
         self.healed: dict[str, None] = {}
@@ -93,8 +135,7 @@ class _Healer:
 
     def close_turn(self) -> None:
         """Answer the calls that no result came for, before anything else is said."""
-        while self._pending:
-            call = self._pending.popleft()
+        for call in self._pending.clear():
             self._note("missing_result")
             result = {"role": "tool", "tool_call_id": call.result_id, "content": NO_RESULT}
             self._unanswered[call.original_id] = result
@@ -121,18 +162,14 @@ class _Healer:
             return
         self._adopt(index, message)
 
-    def _take_pending(self, told: object) -> _Pending | None:
+    def _take_pending(self, told: object) -> _Call | None:
         """The pending call that a result speaks of; without an id it is the first."""
         if not self._pending:
             return None
         if not told:
             self._note("call_id")
-            return self._pending.popleft()
-        for call in self._pending:
-            if told in (call.original_id, call.result_id):
-                self._pending.remove(call)
-                return call
-        return None
+            return self._pending.take_first()
+        return self._pending.take(told)
 
     def _adopt(self, index: int, message: dict[str, Any]) -> None:
         """Put a call before a result that has none."""
@@ -172,7 +209,7 @@ class _Healer:
         identity = self._identity(told, f"call_{index}_{at}")
         if identity != told:
             changes["id"] = identity
-        self._pending.append(_Pending(told if isinstance(told, str) else "", identity))
+        self._pending.add(told if isinstance(told, str) else "", identity)
         kind = call.get("type")
         if kind not in (None, "function"):
             return {**call, **changes} if changes else call  # a kind that only the provider knows
@@ -193,11 +230,12 @@ class _Healer:
         return self._fresh_id(told)
 
     def _fresh_id(self, wanted: str) -> str:
-        identity, count = wanted, 1
+        identity, number = wanted, self._ids.get(wanted, 1)
         while identity in self._ids:
-            count += 1
-            identity = f"{wanted}_{count}"
-        self._ids.add(identity)
+            number += 1
+            identity = f"{wanted}_{number}"
+        self._ids[wanted] = number
+        self._ids.setdefault(identity, 1)
         return identity
 
     def _sound_function(self, function: Any, place: str) -> dict[str, Any]:

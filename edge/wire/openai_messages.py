@@ -9,7 +9,23 @@ from typing import Any
 
 from edge.wire.strict_structure import Complaint, Complaints, mismatch, shown
 
+ENOUGH = 100
+"""So many complaints end the looking: a client mends none of a million."""
+
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+
+
+class _Found(list[Complaint]):
+    """The complaints found so far.
+
+    Raises:
+        Complaints: out of ``append``, when they are enough.
+    """
+
+    def append(self, complaint: Complaint, /) -> None:
+        super().append(complaint)
+        if len(self) == ENOUGH:
+            raise Complaints(self)
 
 
 def checked_messages(value: object) -> list[dict[str, Any]]:
@@ -22,7 +38,7 @@ def checked_messages(value: object) -> list[dict[str, Any]]:
         raise mismatch("an array", value)
     if not value:
         raise Complaint("must hold at least one message")
-    complaints: list[Complaint] = []
+    complaints = _Found()
     for index, message in enumerate(value):
         _check_message(message, f"[{index}]", complaints)
     if complaints:

@@ -1,5 +1,6 @@
 import copy
 import json
+import time
 from typing import Any
 
 import pytest
@@ -257,3 +258,30 @@ def test_no_text_of_anybody_is_lost(messages: list[Message]) -> None:
             assert text in left
             left.remove(text)
     assert [m for m in after if m["role"] == "user"] == [m for m in messages if m["role"] == "user"]
+
+
+MANY = 50_000
+HUGE: dict[str, list[Message]] = {
+    "calls of one id": [calling(*[call("same")] * MANY)],
+    "turns of one id": [calling(call("same")), result("same")] * MANY,
+    "results of no call": [result("same")] * MANY,
+    "results in reverse": [
+        calling(*[call(f"c{number}") for number in range(MANY)]),
+        *[result(f"c{number}") for number in reversed(range(MANY))],
+    ],
+    "results of others": [
+        calling(*[call(f"c{number}") for number in range(MANY)]),
+        *[result(f"other{number}") for number in range(MANY)],
+    ],
+}
+
+
+@pytest.mark.parametrize("messages", HUGE.values(), ids=HUGE.keys())
+def test_the_work_grows_with_the_messages_and_no_faster(messages: list[Message]) -> None:
+    """Were it the square of them, this would take minutes."""
+    began = time.process_time()
+
+    after, _ = heal(messages)
+
+    assert len(after) >= len(messages)
+    assert time.process_time() - began < 20
