@@ -248,7 +248,7 @@ async def test_a_key_is_asked_for_and_opens_the_mirror(
         await drive(look)
 
 
-async def test_the_page_comes_back_to_a_gateway_that_went_away(tmp_path: Path) -> None:
+async def test_a_page_whose_gateway_goes_down_says_that_it_tries_again(tmp_path: Path) -> None:
     def look(edge: RunningGateway) -> None:
         with opened(edge.url, tmp_path) as page:
             live(page)
