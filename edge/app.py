@@ -140,6 +140,11 @@ class Gateway:
         limits = ServerLimits(
             write_timeout_s=server.write_timeout_s,
             max_body_bytes=server.max_body_bytes,
+            body_timeout_s=server.body_timeout_s,
+            max_head_bytes=server.max_head_bytes,
+            header_timeout_s=server.header_timeout_s,
+            keep_alive_s=server.keep_alive_s,
+            max_connections=server.max_connections,
             drain_s=server.drain_s + CLOSING_S,
             max_websocket_message_bytes=server.max_body_bytes,
         )
@@ -154,6 +159,7 @@ class Gateway:
                 binds=[str(address) for address in server.bind],
                 shutdown=closing,
                 direct=direct_routes(lambda: self.generation.handlers),
+                cors=lambda: self.generation.handlers.cors,
                 reuse_port=server.workers > 1,
                 task_status=task_status,
             )

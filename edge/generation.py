@@ -35,6 +35,7 @@ from edge.runs.run import Desk
 from edge.runs.tunnel import Tunnel
 from edge.server.auth import Doorkeeper, KeyRights
 from edge.server.chat import ChatHandler
+from edge.server.cors import Cors
 from edge.server.mirror import MirrorHandler
 from edge.server.models import ModelsHandler
 from edge.server.operations import OperationsHandler
@@ -109,6 +110,7 @@ class Generation:
             mirror=MirrorHandler(common.hub, doorkeeper),
             operations=OperationsHandler(routes, dispatcher, common.leaving.is_set),
             origins=frozenset(settings.server.cors_origins),
+            cors=Cors(frozenset(settings.server.cors_origins), is_open=not settings.keys),
         )
         return cls(settings, pool, providers, desk, handlers)
 

@@ -125,6 +125,11 @@ class ClientConnection:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered, and no WebSocket is open."""
+        return self._current is None and not self._opening and not self._reading.cancel_called
+
     def drain(self) -> None:
         """Close at once if idle; else the answer that is due is the last."""
         if self._current is None:

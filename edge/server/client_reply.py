@@ -114,6 +114,7 @@ class ClientReply:
         request_id: asked for where the head's headers hold no ``x-request-id``.
 
     Attributes:
+        also: headers that the head gets beside those it is given.
         started: whether the head has been given to be sent.
         finished: whether all of it has reached the kernel; a client that leaves after that has
             not given up.
@@ -134,6 +135,7 @@ class ClientReply:
         "_request_id",
         "_to_head",
         "_writer",
+        "also",
         "closes",
         "complete",
         "finished",
@@ -162,6 +164,7 @@ class ClientReply:
         self._held_head = b""
         self._in_a_row = 0
         self._ended = False
+        self.also: Sequence[tuple[bytes, bytes]] = ()
         self.started = False
         self.finished = False
         self.complete = False
@@ -195,6 +198,8 @@ class ClientReply:
         framing = self._framing(status, content_length)
         if not any(name == REQUEST_ID for name, _ in headers):
             headers = [*headers, (REQUEST_ID, self._request_id().encode("ascii"))]
+        if self.also:
+            headers = [*headers, *self.also]
         head = _head(status, headers, framing)
         self.started = True
         if content_length is None and not self._bodyless:

@@ -16,6 +16,8 @@ class ServerLimits:
         keep_alive_s: how long a connection may wait for a request. Longer than what proxies and
             SDK pools keep theirs (60 s mostly), so that they close first, not we under a request.
         drain_s: how long running requests may go on after shutdown was asked for.
+        max_connections: connections at a time. Beyond it the one that has been connected for the
+            longest time without a request of its own is closed, or else the new one.
         backlog: connections the kernel holds that were not accepted yet.
         max_websocket_message_bytes: longest message a WebSocket client may send.
     """
@@ -27,5 +29,6 @@ class ServerLimits:
     header_timeout_s: float = 10.0
     keep_alive_s: float = 75.0
     drain_s: float = 30.0
+    max_connections: int = 10_000
     backlog: int = 2048
     max_websocket_message_bytes: int = 1024 * 1024

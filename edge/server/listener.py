@@ -24,6 +24,7 @@ from quart_trio import QuartTrio
 
 from edge.server.client_connection import ClientConnection
 from edge.server.connection import DirectRoutes, carry_out
+from edge.server.cors import Cors
 from edge.server.exchange import Exchange
 from edge.server.limits import ServerLimits
 from edge.server.sockets import bind_all, url_of
@@ -46,6 +47,7 @@ async def serve(
     binds: Sequence[str],
     shutdown: Shutdown,
     direct: DirectRoutes | None = None,
+    cors: Callable[[], Cors] = Cors,
     reuse_port: bool = False,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -57,6 +59,7 @@ async def serve(
         binds: addresses, as :func:`edge.server.sockets.bind_all` takes them.
         shutdown: an event, or a function whose return asks for the end.
         direct: handlers that are called without Quart; they take precedence over its routes.
+        cors: gives what web pages from elsewhere may do; asked for each request of one.
         reuse_port: share the addresses with other processes.
         task_status: told the addresses listened on, as URLs.
 
@@ -67,7 +70,7 @@ async def serve(
     sockets = bind_all(binds, reuse_port=reuse_port)
     state: LifespanState = {}
     lifespan = Lifespan(wrap_app(app, 0, "asgi"), config, state)
-    service = GatewayService(app, config, state, limits, direct or {})
+    service = GatewayService(app, config, state, limits, direct or {}, cors)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(lifespan.handle_lifespan)
@@ -89,6 +92,7 @@ class GatewayService:
         state: LifespanState,
         limits: ServerLimits,
         direct: DirectRoutes,
+        cors: Callable[[], Cors] = Cors,
     ) -> None:
         self.limits = limits
         self.draining = False
@@ -97,11 +101,15 @@ class GatewayService:
         self._config = config
         self._state = state
         self._direct = direct
-        self._connections: set[ClientConnection] = set()
+        self._cors = cors
+        # The longest connected first.
+        self._connections: dict[ClientConnection, None] = {}
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer a request, to the end of its reply."""
         request = exchange.request
+        if "origin" in request.headers and await self._cors().answers(exchange):
+            return
         handler = self._direct.get((request.method, request.path))
         if handler is not None:
             await carry_out(await handler(request), exchange.reply)
@@ -148,16 +156,29 @@ class GatewayService:
                     log.warning("cannot accept a connection: %s", error)
                     await trio.sleep(_PAUSE_S)
                 continue
+            if not self._has_room():
+                client.close()
+                continue
             client.setblocking(False)
             peer = (address[0], address[1]) if isinstance(address, tuple) else None
             connections.start_soon(self._serve_client, ClientConnection(client, peer, self))
 
     async def _serve_client(self, connection: ClientConnection) -> None:
-        self._connections.add(connection)
+        self._connections[connection] = None
         try:
             await connection.run()
         finally:
-            self._connections.discard(connection)
+            del self._connections[connection]
+
+    def _has_room(self) -> bool:
+        """Whether one more connection may be served; where it is tight an idle one must go."""
+        if len(self._connections) < self.limits.max_connections:
+            return True
+        for connection in self._connections:
+            if connection.is_idle:
+                connection.drain()
+                return len(self._connections) < 2 * self.limits.max_connections
+        return False
 
 
 def _config(limits: ServerLimits) -> Config:

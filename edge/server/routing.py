@@ -18,6 +18,7 @@ from edge.server.connection import (
     gateway_request,
     prepare,
 )
+from edge.server.cors import Cors
 from edge.server.exchange import GatewayRequest
 from edge.server.mirror import MirrorHandler
 from edge.server.models import ModelsHandler
@@ -42,6 +43,8 @@ class Handlers:
     operations: OperationsHandler
     origins: frozenset[str] = frozenset()
     """Those of web pages, besides the gateway's own, that may open WebSockets."""
+    cors: Cors = Cors()
+    """What web pages may do otherwise."""
 
 
 Current: TypeAlias = Callable[[], Handlers]

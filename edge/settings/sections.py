@@ -45,6 +45,11 @@ class ServerSettings:
         drain_s: seconds that open runs then have to end.
         write_timeout_s: seconds after which a client that reads nothing has given up.
         max_body_bytes: longest request body.
+        body_timeout_s: seconds that the rest of a body may take.
+        max_head_bytes: longest request head.
+        header_timeout_s: seconds that a head may take.
+        keep_alive_s: seconds that a connection may wait for a request.
+        max_connections: connections at a time, of each worker.
         cors_origins: web pages that may call; ``*`` for any.
         allow_open: serve without keys on addresses that other machines can reach.
     """
@@ -55,6 +60,11 @@ class ServerSettings:
     drain_s: Seconds = 30.0
     write_timeout_s: Seconds = 30.0
     max_body_bytes: Positive = 32 * 1024 * 1024
+    body_timeout_s: Seconds = 60.0
+    max_head_bytes: Positive = 64 * 1024
+    header_timeout_s: Seconds = 10.0
+    keep_alive_s: Seconds = 75.0
+    max_connections: Positive = 10_000
     cors_origins: tuple[WebOrigin, ...] = ()
     allow_open: bool = False
 
