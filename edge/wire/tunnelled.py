@@ -10,6 +10,7 @@ of a key in the whole body, or its very beginning. Else, and that is rare, the b
 A body that needs no change is sent as the object that came.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -99,6 +100,9 @@ class JsonBody:
         data = self.data
         renamed = model != self.model
         if self.edge_metadata or (ask_usage and self.has_options):
+            return self._anew(model, ask_usage=ask_usage)
+        if not renamed and _only_model(data) is None and _is_named_twice(data):
+            # A provider may go by the first of two names: another than the key was judged by.
             return self._anew(model, ask_usage=ask_usage)
         if renamed:
             place = _only_model(data)
@@ -196,7 +200,10 @@ def form_body(data: bytes, content_type: str) -> FormBody:
     if found is None:
         raise InvalidRequest("The form's content type names no boundary.", param="model")
     delimiter = b"--" + (found[1] or found[2]).encode("latin-1", "replace")
-    begin, end = _field(data, delimiter, b"model")
+    places = _fields(data, delimiter, b"model")
+    if len(places) > 1:
+        raise InvalidRequest("The form names more than one model.", param="model")
+    begin, end = places[0] if places else (0, 0)
     try:
         model = data[begin:end].decode()
     except UnicodeDecodeError:
@@ -206,10 +213,10 @@ def form_body(data: bytes, content_type: str) -> FormBody:
     return FormBody(data=data, model=model, begin=begin, end=end)
 
 
-def _field(data: bytes, delimiter: bytes, name: bytes) -> tuple[int, int]:
-    """Where the value of a form's field is; an empty place where it has no such field."""
+def _fields(data: bytes, delimiter: bytes, name: bytes) -> list[tuple[int, int]]:
+    """Where the values of a form's fields of this name are."""
     at = 0 if data.startswith(delimiter) else data.find(b"\r\n" + delimiter)
-    found = (0, 0)
+    found: list[tuple[int, int]] = []
     between = b"\r\n" + delimiter
     while at >= 0:
         head = data.find(b"\r\n", at + 2)
@@ -218,7 +225,7 @@ def _field(data: bytes, delimiter: bytes, name: bytes) -> tuple[int, int]:
         if head < 0 or head_end < 0 or at < 0:
             break
         if head_end < at and _is_field(data[head:head_end], name):
-            found = head_end + 4, max(at, head_end + 4)
+            found.append((head_end + 4, max(at, head_end + 4)))
     return found
 
 
@@ -240,3 +247,14 @@ def _only_model(data: bytes) -> tuple[int, int] | None:
         return None
     match = _MODEL_VALUE.search(data)
     return match.span(1) if match else None
+
+
+def _is_named_twice(data: bytes) -> bool:
+    """Whether the outermost object has the key ``model`` more than once."""
+    outermost: list[tuple[str, Any]] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        outermost[:] = pairs  # objects are told of from the inside out
+
+    json.loads(data, object_pairs_hook=note)
+    return sum(key == "model" for key, _ in outermost) > 1

@@ -35,6 +35,29 @@ def test_without_a_change_the_very_bytes_travel() -> None:
     assert read(data).for_provider("m", ask_usage=False) is data
 
 
+@pytest.mark.parametrize(
+    "data",
+    [b'{"model": "first", "model": "m"}', b'{"mod\\u0065l": "first", "x": 1, "model": "m"}'],
+)
+def test_a_second_name_does_not_travel(data: bytes) -> None:
+    """A provider that goes by the first would answer for a model that nobody was asked about."""
+    sent = read(data).for_provider("m", ask_usage=False)
+
+    assert b"first" not in sent
+    assert json.loads(sent) == json.loads(data)
+
+
+def test_a_model_further_in_is_no_second_name() -> None:
+    data = b'{"model": "m", "x": {"model": "other"}, "y": "\\u0061"}'
+
+    assert read(data).for_provider("m", ask_usage=False) is data
+
+
+def test_a_form_that_names_two_models_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="more than one model"):
+        read_tunnelled(form((field("model"), b"first"), (field("model"), b"m")), FORM)
+
+
 def test_a_name_is_replaced_in_place() -> None:
     data = b' {"input":  [1.0, 1e40, 123456789012345678901234567890],\n "model" :\t"m\\"" }'
 
