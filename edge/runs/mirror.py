@@ -20,12 +20,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 import trio
 
 from edge.core.mirror_frames import CHUNK, Piece, gap_frame, is_pinned
-from edge.core.replay import Replayed
+from edge.core.replay import Replayed, Stamped
 from edge.core.run_events import (
     AttemptEnded,
     AttemptStarted,
@@ -41,6 +42,9 @@ from edge.wire.websocket import text_frame
 
 Sees: TypeAlias = Callable[[str], bool]
 """Whether the runs of a key may be seen."""
+
+Numbered: TypeAlias = Iterator[tuple[int, Stamped[Piece]]]
+"""Pieces, and each one's first frame's number."""
 
 IN_A_ROW = 32
 """After so many followers the hub gives way: runs come first."""
@@ -150,12 +154,12 @@ class MirrorHub:
         if feed is None or not sees(feed.key):
             return None
         follower = self._follower(types, run_id)
-        past = _replayed(feed, feed.replay.replay(), follower)
+        end = feed.replay.frames_so_far() if feed.finished else feed.follow(follower)
+        kept = _numbered(feed, feed.replay.replay())
+        follower.begin(_past(feed, kept, end, follower), {run_id: end})
         if feed.finished:
-            follower.begin(past, {})
             follower.over(run_id)
         else:
-            follower.begin(past, {run_id: feed.follow(follower)})
             self._connect(feed)
         return follower
 
@@ -166,9 +170,12 @@ class MirrorHub:
         """
         follower = self._follower(types, None)
         feeds = [feed for feed in self._feeds.values() if sees(feed.key)]
-        past = [(feed, feed.replay.replay()) for feed in feeds]
         seen = {feed.run_id: feed.follow(follower) for feed in feeds}
-        follower.begin(_beginnings(past, seen, follower), seen)
+        past = [
+            _past(feed, _beginnings(feed, feed.replay.replay()), seen[feed.run_id], follower)
+            for feed in feeds
+        ]
+        follower.begin(chain.from_iterable(past), seen)
         for feed in feeds:
             self._connect(feed)
         self._watchers[follower] = sees
@@ -241,37 +248,34 @@ def _epoch() -> float:
     return time.time() - trio.current_time()
 
 
-def _replayed(feed: Feed, kept: Replayed[Piece], follower: Subscription) -> Iterator[bytes]:
-    """The kept part of a run, with the gap where it is."""
-    for seq, stamped in kept.pinned:
-        yield from follower.wanted(feed.frames(stamped, seq))
-    if kept.missed:
-        yield _gap(feed, kept.missed, kept.seq)
+def _numbered(feed: Feed, kept: Replayed[Piece]) -> Numbered:
+    """All that is kept of a run, each piece with its first frame's number."""
+    yield from kept.pinned
     seq = kept.seq
     for stamped in kept.pieces:
-        frames = feed.frames(stamped, seq + 1)
-        seq += len(frames)
+        yield seq + 1, stamped
+        seq += feed.count(stamped)
+
+
+def _beginnings(feed: Feed, kept: Replayed[Piece]) -> Numbered:
+    """Only how the run and its attempts began."""
+    return (each for each in _numbered(feed, kept) if is_pinned(each[1][1]))
+
+
+def _past(feed: Feed, told: Numbered, end: int, follower: Subscription) -> Iterator[bytes]:
+    """The pieces as they are sent, with a gap wherever numbers are left out up to ``end``."""
+    seen = 0
+    for seq, stamped in told:
+        if seq > seen + 1:
+            yield from _gap(feed, seen, seq - 1, follower)
+        frames = feed.frames(stamped, seq)
         yield from follower.wanted(frames)
+        seen = seq + len(frames) - 1
+    if end > seen:
+        yield from _gap(feed, seen, end, follower)
 
 
-def _beginnings(
-    past: list[tuple[Feed, Replayed[Piece]]], seen: dict[str, int], follower: Subscription
-) -> Iterator[bytes]:
-    """How runs and their attempts began, and how much else there has been."""
-    total = dict(seen)
-    for feed, kept in past:
-        told, seq = list(kept.pinned), kept.seq
-        for stamped in kept.pieces:
-            if is_pinned(stamped[1]):
-                told.append((seq + 1, stamped))
-            seq += feed.count(stamped)
-        for number, stamped in told:
-            yield from follower.wanted(feed.frames(stamped, number))
-        missed = total[feed.run_id] - len(told)
-        if missed and follower.wants(CHUNK):
-            yield _gap(feed, missed, total[feed.run_id])
-
-
-def _gap(feed: Feed, missed: int, seq: int) -> bytes:
-    at = trio.current_time() + feed.epoch
-    return text_frame(gap_frame(missed, run_id=feed.run_id, seq=seq, at=at))
+def _gap(feed: Feed, seen: int, last: int, follower: Subscription) -> Iterator[bytes]:
+    if follower.wants(CHUNK):  # it is chunks that get lost
+        at = trio.current_time() + feed.epoch
+        yield text_frame(gap_frame(last - seen, run_id=feed.run_id, seq=last, at=at))

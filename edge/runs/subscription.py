@@ -155,14 +155,16 @@ class Subscription:
         seen, first, last = self._seen.get(run_id, 0), frames[0][0], frames[-1][0]
         self._seen[run_id] = last
         if first > seen + 1:
+            # The run was faster than the hub; what this follower missed before comes with it.
             self._miss(first - seen - 1, first - 1, now)
+            self._tell_gap()
         if first <= seen or self._types is not None:
             frames = [each for each in frames if each[0] > seen and self.wants(each[1])]
         if frames and run_id == self._run_id and frames[-1][1] == FINISHED:
             self._last = frames[-1][2]  # it is never dropped
             frames = frames[:-1]
         if frames:
-            self._put([data for _, _, data in frames], last, now)
+            self._put([data for _, _, data in frames], frames[-1][0], now)
         self._wake.set()
 
     def over(self, run_id: str) -> None:
@@ -210,10 +212,16 @@ class Subscription:
             due.append(self._gap())
         if self._last:
             due.append(self._last)
-        self._queue, self._queued_bytes, self._missed, self._last = [], 0, 0, b""
+        self._queue, self._queued_bytes, self._last = [], 0, b""
         return b"".join(due)
 
+    def _tell_gap(self) -> None:
+        """Put the gap where it is, if there is room for more than the gap."""
+        if self._missed and len(self._queue) < self._limits.subscriber_buffer:
+            self._queue.append(self._gap())
+
     def _gap(self) -> bytes:
+        """What has been missed, which is told herewith."""
         one = self._run_id
         payload = gap_frame(
             self._missed,
@@ -221,4 +229,5 @@ class Subscription:
             seq=self._missed_seq if one is not None else None,
             at=trio.current_time() + self._epoch,
         )
+        self._missed = 0
         return text_frame(payload)

@@ -1,0 +1,28 @@
+"""A server's frames: what a WebSocket client of another make reads out of them."""
+
+import pytest
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import Ping, TextMessage
+
+from edge.wire.websocket import PING, text_frame
+
+
+def read(data: bytes) -> list[object]:
+    client = Connection(ConnectionType.CLIENT)
+    client.receive_data(data)
+    return list(client.events())
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65535, 65536, 70000])
+def test_a_text_of_any_length_arrives_whole(size: int) -> None:
+    events = read(text_frame(b"x" * size))
+
+    texts = [event for event in events if isinstance(event, TextMessage)]
+    assert "".join(event.data for event in texts) == "x" * size
+    assert texts[-1].message_finished
+
+
+def test_frames_follow_each_other_without_a_gap() -> None:
+    events = read(text_frame("é".encode()) + PING + text_frame(b"two"))
+
+    assert [type(event) for event in events] == [TextMessage, Ping, TextMessage]
