@@ -306,7 +306,7 @@ def test_followers_of_all_runs_account_for_each_run() -> None:
     staged(scene, MirrorLimits())
 
 
-def test_those_who_join_while_frames_are_handed_out_get_each_once() -> None:
+def test_those_who_join_while_frames_are_handed_out_get_each_once_to_the_end() -> None:
     """The hub gives way between handfuls of followers; another may come right then."""
 
     async def scene(stage: Stage, nursery: trio.Nursery) -> None:
@@ -319,11 +319,11 @@ def test_those_who_join_while_frames_are_handed_out_get_each_once() -> None:
                 late.append(followed(stage))
                 stage.write(run, 1)
                 await trio.lowlevel.checkpoint()
+            stage.end(run)
 
         stage.write(run, 3)
         nursery.start_soon(join_each_turn)
         await trio.testing.wait_all_tasks_blocked()
-        stage.end(run)
         for follower in crowd + late:
             assert_all_accounted_for(await rest(follower), 15)
 
