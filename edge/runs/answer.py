@@ -236,6 +236,8 @@ class StreamedAnswer:
                 await self._reply.start(200, headers)
             if last:
                 await self._reply.finish(data)
+                # From here on the run has ended well, whatever cancels its winding up.
+                self._run.delivered = True
             else:
                 await self._reply.write(data)
         finally:
