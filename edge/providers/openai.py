@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
-from edge.errors import (
-    ProviderError,
-    ProviderProtocolError,
-    ProviderRefused,
-)
+from edge.errors import ProviderError, ProviderProtocolError, ProviderRefused
 from edge.providers.port import Provider, ProviderRequest, TunnelRequest
+from edge.providers.redaction import Redaction
 from edge.providers.transport import Exchange, Transport
 from edge.wire.openai_chunks import chunk_error, completion_to_chunks, decode_chunk
 from edge.wire.sse import DONE_PAYLOAD, SseDecoder
@@ -100,6 +97,7 @@ class OpenAIProvider:
         self._options = options
         key = options.api_key
         self._auth = [(b"authorization", b"Bearer " + key.encode())] if key else []
+        self._redaction = Redaction(key)
 
     @property
     def name(self) -> str:
@@ -121,13 +119,13 @@ class OpenAIProvider:
         ]
         body = encode(request.body)
         exchange = self._transport.request("POST", "/chat/completions", headers, body)
-        return ChatExchange(self._name, exchange, self._options.max_event_bytes)
+        return ChatExchange(self._name, exchange, self._redaction, self._options)
 
     def open_tunnel(self, request: TunnelRequest) -> "TunnelExchange":
         """See :class:`Provider`."""
         headers = [*request.headers, *self._auth]
         exchange = self._transport.request("POST", request.path, headers, request.body)
-        return TunnelExchange(exchange)
+        return TunnelExchange(exchange, self._redaction)
 
     async def list_models(self) -> list[dict[str, Any]]:
         """See :class:`Provider`."""
@@ -155,10 +153,13 @@ class OpenAIProvider:
 class ChatExchange:
     """One chat request and its streamed answer."""
 
-    def __init__(self, provider: str, exchange: Exchange, max_event_bytes: int) -> None:
+    def __init__(
+        self, provider: str, exchange: Exchange, redaction: Redaction, options: OpenAIOptions
+    ) -> None:
         self._provider = provider
+        self._redaction = redaction
         self._exchange = exchange
-        self._decoder = SseDecoder(max_event_bytes=max_event_bytes)
+        self._decoder = SseDecoder(max_event_bytes=options.max_event_bytes)
         self._whole: list[dict[str, Any]] | None = None
         self._fault: ProviderError | None = None
         self._done = False
@@ -262,6 +263,7 @@ class ChatExchange:
         with trio.move_on_after(ERROR_BODY_WAIT_S):
             with contextlib.suppress(ProviderError):  # the status says enough
                 body = await read_bounded(exchange, MAX_ERROR_BYTES, cut=True)
+        body = self._redaction.body(body)
         return ProviderRefused(
             f"provider {self._provider!r} answered {exchange.status}{_said(body)}",
             provider=self._provider,
@@ -275,16 +277,19 @@ class ChatExchange:
         return ProviderProtocolError(f"provider {self._provider!r} {what}", provider=self._provider)
 
     def _mine(self, fault: ProviderError) -> ProviderError:
-        """The same error, with the provider's name on it."""
+        """The same error, with the provider's name on it and its key out of it."""
         fault.provider = self._provider
+        fault.message = self._redaction.text(fault.message)
         return fault
 
 
 class TunnelExchange:
     """One request whose answer is passed on as it is."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, redaction: Redaction) -> None:
         self._exchange = exchange
+        self._redaction = redaction
+        self._redactor = redaction.in_pieces()
 
     @property
     def status(self) -> int:
@@ -297,8 +302,9 @@ class TunnelExchange:
         dropped = _NEVER_DOWN
         if named := self._exchange.header(b"connection"):
             dropped |= {token.strip().lower() for token in named.split(b",")}
+        redact = self._redaction.body
         return [
-            (name, value)
+            (name, redact(value))
             for name, value in self._exchange.headers
             if name not in dropped and not name.startswith(_NEVER_DOWN_PREFIXES)
         ]
@@ -314,7 +320,12 @@ class TunnelExchange:
 
     async def receive(self) -> bytes:
         """See :class:`~edge.providers.port.ByteStream`."""
-        return await self._exchange.receive()
+        if self._exchange.status < 400 or not self._redaction:
+            return await self._exchange.receive()
+        while data := await self._exchange.receive():
+            if told := self._redactor.feed(data):
+                return told
+        return self._redactor.finish()
 
     async def __aexit__(
         self,

@@ -225,6 +225,7 @@ def prepare(app: QuartTrio) -> QuartTrio:
     app.asgi_http_class = GatewayHTTPConnection
     app.asgi_websocket_class = GatewayWebsocketConnection
     app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False  # a redirect would name a host, and take the request's word
     app.config.update(
         RESPONSE_TIMEOUT=None,
         BODY_TIMEOUT=None,
