@@ -43,7 +43,7 @@ _WORK = (2_000_000, 2_000_000, 200_000, 40_000)
 _BACKTRACKING_CHARS = 4_096
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PatternBudget:
     """What the patterns of one request may cost to compile.
 

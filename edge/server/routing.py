@@ -79,6 +79,13 @@ def build_app(current: Current) -> QuartTrio:
     async def pass_through(rest: str) -> RunResponse:  # noqa: ARG001 - the handler reads the path itself
         return await current().pass_through(gateway_request(request))
 
+    _add_models_and_runs(app, current)
+    _add_sockets(app, current)
+    _add_operations(app, current)
+    return app
+
+
+def _add_models_and_runs(app: QuartTrio, current: Current) -> None:
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
         return await current().models.list_all(gateway_request(request))
@@ -99,6 +106,8 @@ def build_app(current: Current) -> QuartTrio:
     async def cancel(run_id: str) -> dict[str, Any]:
         return await current().runs.cancel(gateway_request(request), run_id)
 
+
+def _add_sockets(app: QuartTrio, current: Current) -> None:
     @app.websocket(CHAT)
     async def chat_socket() -> None:
         await serve_runs(_socket(current), lambda: current().chat)
@@ -111,6 +120,8 @@ def build_app(current: Current) -> QuartTrio:
     async def mirror_of_all() -> None:
         await current().mirror.all(_socket(current))
 
+
+def _add_operations(app: QuartTrio, current: Current) -> None:
     @app.get("/healthz")
     async def health() -> dict[str, str]:
         return current().operations.health()
@@ -126,8 +137,6 @@ def build_app(current: Current) -> QuartTrio:
     @app.get("/ui/<name>")
     async def page_file(name: str) -> TrioResponse:
         return page_response(name, request.headers.get("if-none-match"))
-
-    return app
 
 
 def _socket(current: Current) -> ClientSocket:
