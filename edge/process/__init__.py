@@ -4,6 +4,7 @@
     supervisor.py  starts workers, replaces those that crash, passes signals and settings on
     worker.py      one of several that serve
     channel.py     what supervisor and worker tell each other
+    rereading.py   what SIGHUP asks for
     serving.py     what a serving process does about signals
     systemd.py     what the service manager is told
 

@@ -8,6 +8,7 @@ import trio
 from edge.app import Gateway
 from edge.process import systemd
 from edge.process.announce import innermost, say, say_serving
+from edge.process.rereading import confirm, read_again, refuse
 from edge.process.serving import serve_until_stopped
 from edge.server.sockets import CannotListen
 from edge.settings import Settings
@@ -41,7 +42,14 @@ async def _listening(settings: Settings, urls: list[str]) -> None:
     await trio.lowlevel.checkpoint()
 
 
-async def _reload(_gateway: Gateway, _reread: Callable[[], Settings]) -> None:
+async def _reload(gateway: Gateway, reread: Callable[[], Settings]) -> None:
     systemd.reloading()
-    await trio.lowlevel.checkpoint()
+    settings = await read_again(gateway.settings, reread)
+    if settings is not None:
+        try:
+            await gateway.reload(settings)
+        except ValueError as error:
+            refuse(str(error))
+        else:
+            confirm(settings)
     systemd.ready()

@@ -2,19 +2,23 @@
 
 To the worker: settings, first those to serve with, later those to reload. Each is a length of four
 bytes and a pickle; the file is read once, by the supervisor, so that all workers agree. To the
-supervisor: one byte for each settings, when they are in use. When either side's end closes, it has
-died, however it died: the kernel tells, and neither has to ask.
+supervisor: one byte for each settings, when they are in use or were refused. When either side's end
+closes, it has died, however it died: the kernel tells, and neither has to ask.
 """
 
 import pickle
 import struct
+from typing import Literal, TypeAlias
 
 import trio
 
 from edge.settings import Settings
 
 _LENGTH = struct.Struct("!I")
-_TAKEN = b"+"
+_BYTES: dict[bytes, "Answer"] = {b"+": "taken", b"-": "refused", b"": "gone"}
+
+Answer: TypeAlias = Literal["taken", "refused", "gone"]
+"""What a worker says to settings; ``gone``: it has ended."""
 
 
 class Channel:
@@ -28,14 +32,14 @@ class Channel:
         """The end that was inherited under this number."""
         return cls(trio.SocketStream(trio.socket.socket(fileno=descriptor)))
 
-    async def send(self, settings: Settings) -> bool:
-        """Hand settings to the worker and wait until it uses them; False where it has died."""
+    async def send(self, settings: Settings) -> Answer:
+        """Hand settings to the worker and wait for what it says to them."""
         message = pickle.dumps(settings)
         try:
             await self._stream.send_all(_LENGTH.pack(len(message)) + message)
-            return bool(await self._stream.receive_some(len(_TAKEN)))
+            return _BYTES[bytes(await self._stream.receive_some(1))]
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return False
+            return "gone"
 
     async def receive(self) -> Settings | None:
         """The next settings; None where the supervisor has died."""
@@ -50,10 +54,12 @@ class Channel:
             raise TypeError(f"a supervisor sends settings, not {type(settings).__name__}")
         return settings
 
-    async def say_taken(self) -> None:
-        """The settings received last are in use."""
+    async def answer(self, answer: Answer) -> None:
+        """Say to the supervisor what became of the settings received last."""
         try:
-            await self._stream.send_all(_TAKEN)
+            await self._stream.send_all(
+                next(byte for byte, each in _BYTES.items() if each == answer)
+            )
         except trio.BrokenResourceError:
             return  # the supervisor has died; ``receive`` tells
 

@@ -31,7 +31,8 @@ import trio
 import edge
 from edge.process import systemd
 from edge.process.announce import say, say_serving
-from edge.process.channel import Channel
+from edge.process.channel import Answer, Channel
+from edge.process.rereading import confirm, read_again
 from edge.server.sockets import CannotListen, bind_all, url_of
 from edge.settings import Address, Settings
 from edge.telemetry.logs import configure_logs
@@ -55,8 +56,7 @@ def supervise(settings: Settings, reread: Callable[[], Settings]) -> int:
     configure_logs(settings.telemetry.log)
     try:
         with _addresses_held(settings.server.bind) as (binds, urls):
-            held = replace(settings, server=replace(settings.server, bind=binds))
-            return trio.run(Supervisor(held, urls, reread).run)
+            return trio.run(Supervisor(settings, binds, urls, reread).run)
     except CannotListen as failure:
         say(str(failure))
         return 1
@@ -66,19 +66,28 @@ class Supervisor:
     """The workers of one gateway.
 
     Args:
-        settings: with the addresses that are really bound.
+        settings: as they were read.
+        binds: the addresses that are really bound.
         urls: where clients find them.
         reread: reads the settings again; raises ``SettingsError``.
     """
 
-    def __init__(self, settings: Settings, urls: list[str], reread: Callable[[], Settings]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        binds: tuple[Address, ...],
+        urls: list[str],
+        reread: Callable[[], Settings],
+    ) -> None:
         self._settings = settings
+        self._binds = binds
         self._urls = urls
         self._reread = reread
         self._workers: dict[int, Worker] = {}
         self._missing = set(range(1, settings.server.workers + 1))
         """Workers that have not listened yet."""
         self._failed = False
+        self._reloading = trio.Lock()
         self._stopping = trio.Event()
 
     async def run(self) -> int:
@@ -88,7 +97,7 @@ class Supervisor:
                 nursery.start_soon(self._keep_all, nursery.cancel_scope)
                 async for number in signals:
                     if number == signal.SIGHUP:
-                        await self._reload()
+                        nursery.start_soon(self._reload)
                     elif self._stopping.is_set():
                         nursery.cancel_scope.cancel()
                         return 128 + number
@@ -127,7 +136,7 @@ class Supervisor:
             self._workers[number] = worker
             if self._stopping.is_set():
                 worker.ask_to_end()
-            if await worker.take(self._settings):
+            if await worker.take(self._bound(self._settings)) == "taken":
                 self._note_listening(worker)
         del self._workers[number]
         worker.forget()
@@ -154,9 +163,35 @@ class Supervisor:
             worker.ask_to_end()
 
     async def _reload(self) -> None:
-        systemd.reloading()
-        await trio.lowlevel.checkpoint()
-        systemd.ready()
+        async with self._reloading:
+            systemd.reloading()
+            settings = await read_again(self._settings, self._reread)
+            if settings is not None and await self._hand_out(settings):
+                confirm(settings)
+            if not self._missing and not self._stopping.is_set():
+                systemd.ready()
+
+    async def _hand_out(self, settings: Settings) -> bool:
+        """Give new settings to every worker; False where they cannot be used.
+
+        One after the other: what the first one refuses, no other sees. A worker that starts in the
+        meantime starts with the new ones.
+        """
+        old, self._settings = self._settings, settings
+        for worker in list(self._workers.values()):
+            answer: Answer | None = None
+            with trio.move_on_after(TAKING_S):
+                answer = await worker.take(self._bound(settings))
+            if answer == "refused":
+                self._settings = old
+                return False
+            if answer is None:
+                log.error("%s did not take the new configuration, and is replaced", worker)
+                worker.forget()
+        return True
+
+    def _bound(self, settings: Settings) -> Settings:
+        return replace(settings, server=replace(settings.server, bind=self._binds))
 
 
 class Worker:
@@ -193,8 +228,8 @@ class Worker:
                 theirs.close()
                 task_status.started(Worker(number, process, Channel(trio.SocketStream(ours))))
 
-    async def take(self, settings: Settings) -> bool:
-        """Give it settings and wait until it uses them; False where it ended instead."""
+    async def take(self, settings: Settings) -> Answer:
+        """Give it settings and wait for what it says to them."""
         async with self._taking:
             return await self._channel.send(settings)
 
@@ -210,7 +245,7 @@ class Worker:
         return f"ended with status {code}"
 
     def forget(self) -> None:
-        """Let go of a process that has ended."""
+        """Let go of it; a worker that still runs drains and ends."""
         self._channel.close()
 
 

@@ -12,6 +12,7 @@ import trio
 from edge.app import Gateway
 from edge.process.announce import innermost, say
 from edge.process.channel import Channel
+from edge.process.rereading import refuse
 from edge.process.serving import serve_until_stopped
 from edge.server.sockets import CannotListen
 from edge.telemetry.logs import configure_logs
@@ -55,14 +56,20 @@ async def _listening(
     nursery: trio.Nursery,
     _urls: list[str],
 ) -> None:
-    await channel.say_taken()
+    await channel.answer("taken")
     nursery.start_soon(_follow, gateway, channel, shutdown)
 
 
-async def _follow(_gateway: Gateway, channel: Channel, shutdown: trio.Event) -> None:
+async def _follow(gateway: Gateway, channel: Channel, shutdown: trio.Event) -> None:
     """Take new settings from the supervisor, for as long as there is one."""
-    while (await channel.receive()) is not None:
-        await channel.say_taken()
+    while (settings := await channel.receive()) is not None:
+        try:
+            await gateway.reload(settings)
+        except ValueError as error:
+            refuse(str(error))
+            await channel.answer("refused")
+        else:
+            await channel.answer("taken")
     log.error("the supervisor has died; this worker drains and ends")
     shutdown.set()
 

@@ -10,6 +10,7 @@ every other class takes its own small limits value.
 
 from edge.settings.complaints import Complaint, SettingsError
 from edge.settings.kinds import Address, Secret
+from edge.settings.reload import for_reload
 from edge.settings.root import SIMULATED_MODELS, Settings
 from edge.settings.sections import (
     KeySettings,
@@ -39,4 +40,5 @@ __all__ = [
     "Surroundings",
     "TargetSettings",
     "TelemetrySettings",
+    "for_reload",
 ]

@@ -37,6 +37,7 @@ class EdgeProcess:
         self.process = process
         self.url = ""
         self.lines: list[str] = []
+        self._silent = False
         self._news = trio.Event()
 
     async def read_stderr(self) -> None:
@@ -47,6 +48,7 @@ class EdgeProcess:
             *whole, rest = (rest + data).split(b"\n")
             self.lines += [line.decode() for line in whole]
             self._wake()
+        self._silent = True
         self._wake()
 
     async def line(self, pattern: str, times: int = 1) -> re.Match[str]:
@@ -56,7 +58,7 @@ class EdgeProcess:
                 found = [match for line in self.lines if (match := re.search(pattern, line))]
                 if len(found) >= times:
                     return found[times - 1]
-                assert self.process.returncode is None, "\n".join(self.lines)
+                assert not self._silent, "\n".join(self.lines)
                 await self._news.wait()
 
     async def serving(self) -> None:
