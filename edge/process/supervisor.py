@@ -92,6 +92,7 @@ class Supervisor:
 
     async def run(self) -> int:
         """Start and keep the workers; returns the exit status."""
+        cut_short = 0
         async with trio.open_nursery() as nursery:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
                 nursery.start_soon(self._keep_all, nursery.cancel_scope)
@@ -99,11 +100,11 @@ class Supervisor:
                     if number == signal.SIGHUP:
                         nursery.start_soon(self._reload)
                     elif self._stopping.is_set():
+                        cut_short = 128 + number
                         nursery.cancel_scope.cancel()
-                        return 128 + number
                     else:
                         self._stop()
-        return 1 if self._failed else 0
+        return cut_short or (1 if self._failed else 0)
 
     async def _keep_all(self, whole: trio.CancelScope) -> None:
         async with trio.open_nursery() as keepers:
