@@ -14,7 +14,7 @@ import orjson
 from edge.core.run_events import AttemptEnded, AttemptStarted, RunEnded, RunStarted
 from edge.core.run_summary import attempt_summary, usage_summary
 from edge.core.stream_events import ReasoningDelta, TextDelta, ToolCallDelta
-from edge.wire.sse import DONE
+from edge.wire.sse import DONE, DONE_PAYLOAD, SseDecoder
 from edge.wire.strict_json import encode
 
 CHUNK = "chunk"
@@ -50,6 +50,13 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """Whole SSE events of a stream that passed through; whose they are, nobody here knows."""
+
+    events: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The end of a run and of all its attempts; ``judged`` unless its answers never were."""
 
@@ -59,11 +66,12 @@ class Finished:
 
 
 Note: TypeAlias = RunStarted | AttemptStarted | AttemptEnded | Held | Answered | Finished
-Piece: TypeAlias = bytes | Note
-"""Whole SSE events as the emitter writes them, or a note."""
+Piece: TypeAlias = bytes | Passed | Note
+"""Whole SSE events as the emitter writes them, or as they passed through, or a note."""
 
 _TYPE_OF: dict[type, str] = {
     bytes: CHUNK,
+    Passed: CHUNK,
     RunStarted: "run.started",
     AttemptStarted: "attempt.started",
     AttemptEnded: "attempt.failed",
@@ -83,6 +91,8 @@ def size_of(piece: Piece) -> int:
     kind = type(piece)
     if kind is bytes:
         return len(piece)  # type: ignore[arg-type]
+    if kind is Passed:
+        return len(piece.events)  # type: ignore[union-attr]
     if kind is Answered:
         return NOTE_BYTES + len(piece.body)  # type: ignore[union-attr]
     if kind is Held:
@@ -92,6 +102,8 @@ def size_of(piece: Piece) -> int:
 
 def frame_count(piece: Piece) -> int:
     """How many frames a piece makes."""
+    if type(piece) is Passed:
+        return len(_payloads(piece))
     if type(piece) is not bytes:
         return 1
     # The emitter writes no line feed but the two behind an event.
@@ -112,15 +124,21 @@ def frames_of(piece: Piece, run_id: str, seq: int, at: float) -> Iterator[bytes]
         seq: number of the first frame.
         at: seconds since 1970.
     """
-    if type(piece) is not bytes:
+    if type(piece) is bytes:
+        chunks = [
+            event[6:]
+            for event in piece.split(b"\n\n")
+            if event.startswith(_DATA) and event != _DONE_EVENT
+        ]
+    elif type(piece) is Passed:
+        chunks = [_as_json(payload) for payload in _payloads(piece)]
+    else:
         told = {"type": type_of(piece), "run_id": run_id, "seq": seq, "at": round(at, 6)}
-        yield from _note_frames(piece, told)  # type: ignore[arg-type]
+        yield _note_frame(piece, told)  # type: ignore[arg-type]
         return
     head = b'{"type":"chunk","run_id":"%b","seq":' % run_id.encode()
-    for event in piece.split(b"\n\n"):
-        if event.startswith(_DATA) and event != _DONE_EVENT:
-            yield b'%b%d,"at":%.6f,"chunk":%b}' % (head, seq, at, event[6:])
-            seq += 1
+    for number, chunk in enumerate(chunks, seq):
+        yield b'%b%d,"at":%.6f,"chunk":%b}' % (head, number, at, chunk)
 
 
 def gap_frame(missed: int, *, run_id: str | None, seq: int | None, at: float) -> bytes:
@@ -129,11 +147,24 @@ def gap_frame(missed: int, *, run_id: str | None, seq: int | None, at: float) ->
     return orjson.dumps(told)
 
 
-def _note_frames(note: Note, told: dict[str, Any]) -> Iterator[bytes]:
+def _payloads(piece: Passed) -> list[bytes]:
+    payloads = SseDecoder().feed(piece.events)
+    return [payload for payload in payloads if payload != DONE_PAYLOAD]
+
+
+def _as_json(payload: bytes) -> bytes:
+    """A payload as a JSON value: itself, or its text where it is none."""
+    try:
+        orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return orjson.dumps(payload.decode("utf-8", "replace"))
+    return payload
+
+
+def _note_frame(note: Note, told: dict[str, Any]) -> bytes:
     if isinstance(note, Answered):
-        yield encode(told)[:-1] + b',"answer":%b}' % (note.body or b"null")
-    else:
-        yield encode({**told, **_facts(note)})
+        return encode(told)[:-1] + b',"answer":%b}' % (note.body or b"null")
+    return encode({**told, **_facts(note)})
 
 
 def _facts(note: Note) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from edge.core.mirror_frames import (
     size_of,
     type_of,
 )
+from edge.core.passed_events import EventCutter
 from edge.core.replay import ReplayBuffer, Stamped
 from edge.core.run_events import AttemptEnded, AttemptStarted, RunEnded, RunStarted
 from edge.core.stream_events import ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
@@ -42,6 +43,7 @@ class Feed:
     """
 
     __slots__ = (
+        "_cutter",
         "_handed_out",
         "_judged",
         "_rows",
@@ -76,6 +78,7 @@ class Feed:
         self.attempt = 0
         self.dirty = False
         self.finished = False
+        self._cutter: EventCutter | None = None
         self._judged = judged
         self._rows: list[AttemptEnded] = []
         self._wake = wake
@@ -87,6 +90,17 @@ class Feed:
     def emitted(self, data: bytes, at: float) -> None:
         """The client got these bytes, whole events; ``at`` is on the event loop's clock."""
         self.replay.append(data, at, len(data))
+        if self.listeners:
+            self._wake(self)
+
+    def passed(self, data: bytes, *, last: bool = False) -> None:
+        """These bytes of an event stream passed through to the client."""
+        if self._cutter is None:
+            self._cutter = EventCutter()
+        pieces = [self._cutter.feed(data), self._cutter.finish() if last else None]
+        for piece in pieces:
+            if piece is not None:
+                self.replay.append(piece, trio.current_time(), len(piece.events))
         if self.listeners:
             self._wake(self)
 

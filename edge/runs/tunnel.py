@@ -223,6 +223,7 @@ class Passage:
             await self._begin()
         await self._reply.write(data)
         self._record.bytes_out += len(data)
+        self._mirror(data)
 
     async def _finish(self, data: bytes) -> None:
         if not self._reply.started:
@@ -230,6 +231,13 @@ class Passage:
         self._record.bytes_out += len(data)
         await self._reply.finish(data)
         self._run.delivered = True
+        self._mirror(data, last=True)
+
+    def _mirror(self, data: bytes, *, last: bool = False) -> None:
+        """Leave a stream's bytes for those who follow the run; other bodies are not told."""
+        mirror = self._run.mirror
+        if mirror is not None and isinstance(self._tap, StreamTap):
+            mirror.passed(data, last=last)
 
     async def _begin(self) -> None:
         """Send the head: from here on nothing can be taken back."""

@@ -31,6 +31,7 @@ from tests.fakes.openai_scripts import by_attempt, calls, refuses, silent, strea
 from tests.fakes.openai_server import OpenAIServer, openai_server
 from tests.fakes.raw_client import RawClient, connect
 from tests.fakes.strict_client import payloads
+from tests.fakes.tunnelled import config as tunnelled
 
 HANDSHAKE = [
     ("Connection", "Upgrade"),
@@ -575,3 +576,23 @@ def test_the_fakes_read_frames() -> None:
     """What ``unpacked`` makes of a message and a close."""
     wire = b"\x81\x0d" + b'{"type":"x"} ' + b"\x88\x02\x03\xe8"
     assert unpacked(wire) == ([{"type": "x"}], 1000)
+
+
+async def test_a_stream_that_passes_through_is_told_chunk_by_chunk() -> None:
+    parts = ("Hel", b": note\n\n", b'data: {"half":', b" 1}\r\n\r\n", b"data: no json\n\n", "lo")
+    async with (
+        openai_server(streams(*parts)) as upstream,
+        gateway(tunnelled(upstream)) as edge,
+        open_socket(edge.url, "/v1/mirror") as follower,
+    ):
+        request = chat(stream=True, stream_options={"include_usage": True})
+        answer = await ask_once(edge.url, request)
+        frames = await follower.until("run.finished")
+
+    told = chunks(frames)
+    assert frames[1]["path"] == "tunnel"
+    assert {"half": 1} in told
+    assert "no json" in told
+    assert "".join(_content(each) for each in told if "choices" in each) == "Hello"
+    assert len(told) == answer.body.count(b"data: ") - 1
+    assert [frame["seq"] for frame in frames] == list(range(1, len(frames) + 1))

@@ -14,6 +14,7 @@ from edge.core.mirror_frames import (
     Answered,
     Finished,
     Held,
+    Passed,
     Piece,
     frame_count,
     frames_of,
@@ -79,6 +80,15 @@ def test_chunks_are_told_as_they_were_sent_and_counted_without_being_read(
     assert [frame["chunk"] for frame in told] == sent
     assert [frame["seq"] for frame in told] == list(range(7, 7 + len(sent)))
     assert frame_count(data) == len(sent)
+
+
+def test_what_passed_through_is_told_as_json_or_as_text() -> None:
+    piece = Passed(b': note\n\nevent: x\ndata: {"a":1}\n\ndata: caf\xe9 "\n\ndata: [DONE]\n\n')
+
+    assert [frame["chunk"] for frame in frames(piece, 3)] == [{"a": 1}, 'caf\ufffd "']
+    assert [frame["seq"] for frame in frames(piece, 3)] == [3, 4]
+    assert frame_count(piece) == 2
+    assert size_of(piece) == len(piece.events)
 
 
 @pytest.mark.parametrize("note", NOTES, ids=type_of)
