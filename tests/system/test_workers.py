@@ -39,13 +39,19 @@ async def breaks(client: RawClient) -> bool:
 
 def owner(client: RawClient, workers: list[int]) -> int:
     """The worker that holds the other end of a connection."""
-    host, port = client.stream.socket.getsockname()
-    client_end = f"{bytes(map(int, host.split('.')))[::-1].hex().upper()}:{port:04X}"
+    ours = in_hexadecimal(client.stream.socket.getsockname())
+    theirs = in_hexadecimal(client.stream.socket.getpeername())
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
-        if fields[2] == client_end:
+        if fields[1:3] == [theirs, ours]:
             return next(pid for pid in workers if f"socket:[{fields[9]}]" in descriptors(pid))
-    raise LookupError(client_end)
+    raise LookupError(ours)
+
+
+def in_hexadecimal(address: tuple[str, int]) -> str:
+    """As /proc/net/tcp writes an address."""
+    host, port = address
+    return f"{bytes(map(int, host.split('.')))[::-1].hex().upper()}:{port:04X}"
 
 
 def descriptors(pid: int) -> set[str]:
