@@ -35,6 +35,7 @@ class MirrorLimits:
         subscriber_bytes: and their bytes. What came in one piece may always wait.
         stalled_s: how long a follower may take nothing while frames are dropped.
         ended_bytes: what is kept in all of runs that have ended.
+        turn_s: pause between two turns in which frames are handed out.
     """
 
     replay_bytes: int = 256 * 1024
@@ -42,6 +43,7 @@ class MirrorLimits:
     subscriber_bytes: int = 4 * 1024 * 1024
     stalled_s: float = 10.0
     ended_bytes: int = 16 * 1024 * 1024
+    turn_s: float = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,8 @@ class Subscription:
         if first > seen + 1:
             # The run was faster than the hub; what this follower missed before comes with it.
             self._miss(first - seen - 1, first - 1, now)
+            if self.ending is HOPELESS:
+                return
             self._tell_gap()
         if first <= seen or self._types is not None:
             frames = [each for each in frames if each[0] > seen and self.wants(each[1])]

@@ -1,7 +1,7 @@
 """The hub: whoever follows a run, from wherever and however slowly, can account for every frame."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -128,7 +128,7 @@ def staged(scene: Callable[[Stage, trio.Nursery], Awaitable[None]], limits: Mirr
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            stage = Stage(limits)
+            stage = Stage(replace(limits, turn_s=0))
             await nursery.start(stage.hub.run)
             await scene(stage, nursery)
             nursery.cancel_scope.cancel()
@@ -241,6 +241,22 @@ def test_one_who_takes_nothing_for_too_long_is_sent_away_with_the_gap() -> None:
         assert stage.hub.statistics().hopeless == 1
 
     staged(scene, MirrorLimits(subscriber_buffer=2, stalled_s=10))
+
+
+def test_nothing_is_told_to_one_that_was_found_hopeless() -> None:
+    async def scene(stage: Stage, _: trio.Nursery) -> None:
+        run = stage.begin()
+        with followed(stage) as follower:
+            await follower.receive()
+            await trio.sleep(1)
+            for _turn in range(20):
+                stage.write(run, 1, size=200)
+            await trio.testing.wait_all_tasks_blocked()
+            frames = await rest(follower)
+        assert [frame["type"] for frame in frames] == ["gap"]
+        assert follower.ending is HOPELESS
+
+    staged(scene, MirrorLimits(replay_bytes=1000, stalled_s=0.5))
 
 
 def test_one_who_waits_for_a_quiet_run_is_never_hopeless() -> None:
