@@ -81,6 +81,9 @@ _TYPE_OF: dict[type, str] = {
 }
 
 
+_PINNED = frozenset({RunStarted, AttemptStarted, AttemptEnded})
+
+
 def type_of(piece: Piece) -> str:
     """The type of the frames that a piece makes."""
     return _TYPE_OF[type(piece)]
@@ -112,7 +115,7 @@ def frame_count(piece: Piece) -> int:
 
 def is_pinned(piece: Piece) -> bool:
     """Whether a piece says how the run or an attempt began or failed."""
-    return isinstance(piece, RunStarted | AttemptStarted | AttemptEnded)
+    return type(piece) in _PINNED
 
 
 def frames_of(piece: Piece, run_id: str, seq: int, at: float) -> Iterator[bytes]:

@@ -20,6 +20,9 @@ T = TypeVar("T")
 MAX_PINNED = 64
 """Pinned pieces beyond it are lost like any other."""
 
+_SPARE = 4
+"""A full ring makes room for a sixteenth of its bytes at a time."""
+
 Stamped: TypeAlias = tuple[float, T]
 """A piece, and when it came."""
 
@@ -130,13 +133,18 @@ class ReplayBuffer(Generic[T]):
         return [ring[-nth] for nth in range(count, 0, -1)]
 
     def _make_room(self) -> None:
-        ring = self._ring
+        """Let the oldest go, some more than needed, so that this is not done for every piece."""
+        ring, frames, size, is_pinned = self._ring, self._frames, self._size, self._is_pinned
+        enough = self.max_bytes - (self.max_bytes >> _SPARE)
         keep = 1 if self.max_bytes else 0
-        while len(ring) > keep and self.held > self.max_bytes:
+        held, gone, dropped = self.held, self._gone, 0
+        while len(ring) > keep and held > enough:
             stamped = ring.popleft()
             piece = stamped[1]
-            self._first += 1
-            self._gone += self._frames(piece)
-            self.held -= self._size(piece)
-            if len(self._pinned) < MAX_PINNED and self._is_pinned(piece):
-                self._pinned.append((self._gone, stamped))
+            dropped += 1
+            gone += frames(piece)
+            held -= size(piece)
+            if is_pinned(piece) and len(self._pinned) < MAX_PINNED:
+                self._pinned.append((gone, stamped))
+        self._first += dropped
+        self.held, self._gone = held, gone
