@@ -87,6 +87,7 @@ class Normalizer:
     Attributes:
         usage: the newest token counts the provider told.
         held_chars: characters held as fragments of native calls.
+        read_chars: characters of text and reasoning so far, held or not.
 
     Raises:
         ProviderProtocolError: out of ``feed``, where a chunk is no chunk at all; out of whatever
@@ -103,6 +104,7 @@ class Normalizer:
         self._broken: ProviderProtocolError | None = None
         self.usage: dict[str, Any] | None = None
         self.held_chars = 0
+        self.read_chars = 0
 
     @property
     def has_finish(self) -> bool:
@@ -173,13 +175,16 @@ class Normalizer:
     ) -> None:
         content = delta.get("content")
         if len(delta) == 1 and type(content) is str and content:  # so are nearly all chunks
+            self.read_chars += len(content)
             events += choice.reader.feed(content)
             return
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning and isinstance(reasoning, str):
+            self.read_chars += len(reasoning)
             events += choice.reader.feed_reasoning(reasoning)
         if content:
             text = content if isinstance(content, str) else _text_of_parts(content)
+            self.read_chars += len(text)
             events += choice.reader.feed(text)
         calls = delta.get("tool_calls")
         legacy = delta.get("function_call")

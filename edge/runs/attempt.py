@@ -284,7 +284,7 @@ class _Intake:
     @property
     def chars(self) -> int:
         """Characters of text and calls so far."""
-        return self._collector.chars + self._normalizer.held_chars
+        return self._normalizer.read_chars + self._normalizer.held_chars
 
     async def take_all(self, stream: ChunkStream, deadline: AttemptDeadline) -> None:
         """Read the stream to its end."""

@@ -16,16 +16,18 @@ counted, and logged with the outage. None of it is ever felt by a run.
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Protocol, TypeVarTuple, Unpack
+from typing import Protocol, TypeAlias
 
 import trio
 
 from edge.core.run_events import AttemptEnded, RunEvent
 
-Ts = TypeVarTuple("Ts")
+Elsewhere: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
+"""Calls a function that may block, where that disturbs nobody."""
 
 _log = logging.getLogger("edge.ledger")
 
@@ -101,17 +103,28 @@ class LedgerWriter:
 
     :meth:`run` is its task. It does not end by cancellation, so that rows which others write while
     they are cancelled are not lost; :meth:`stop` ends it, within ``close_s``.
+
+    Args:
+        store: where rows are written.
+        limits: how to go about it.
+        elsewhere: calls a function of the store in a thread, or where a test wants it.
     """
 
-    def __init__(self, store: RowStore, limits: LedgerLimits | None = None) -> None:
+    def __init__(
+        self,
+        store: RowStore,
+        limits: LedgerLimits | None = None,
+        *,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
         self._store = store
+        self._elsewhere = elsewhere or _thread()
         self._limits = limits or LedgerLimits()
         self._rows: deque[AttemptEnded] = deque()
         self._some = trio.Event()
         self._many = trio.Event()
         self._stopping = trio.Event()
         self._scope = trio.CancelScope(shield=True)
-        self._thread = trio.CapacityLimiter(1)
         self._written = 0
         self._dropped = 0
         self._failures = 0
@@ -175,7 +188,7 @@ class LedgerWriter:
         """Write the oldest rows; False where they are to be tried again."""
         batch = list(islice(self._rows, self._limits.batch))
         try:
-            await self._in_thread(self._store.write, batch)
+            await self._elsewhere(partial(self._store.write, batch))
         except (sqlite3.Error, OSError) as error:
             self._note_failure(error)
             return False
@@ -195,7 +208,7 @@ class LedgerWriter:
 
     async def _close(self) -> None:
         try:
-            await self._in_thread(self._store.close)
+            await self._elsewhere(self._store.close)
         except sqlite3.Error as error:
             self._note_failure(error)
 
@@ -215,8 +228,12 @@ class LedgerWriter:
         if self._failures_in_a_row == 1:
             _log.error("the ledger cannot be written, its rows wait: %s", error)
 
-    async def _in_thread(self, call: Callable[[Unpack[Ts]], None], *arguments: *Ts) -> None:
+
+def _thread() -> Elsewhere:
+    one_at_a_time = trio.CapacityLimiter(1)
+
+    async def in_thread(call: Callable[[], None]) -> None:
         # At the deadline of the end a thread that hangs in a file system is left behind.
-        await trio.to_thread.run_sync(
-            call, *arguments, abandon_on_cancel=True, limiter=self._thread
-        )
+        await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=one_at_a_time)
+
+    return in_thread

@@ -16,19 +16,19 @@ HEADINGS = {
     "runs": "runs",
     "attempts": "tries",
     "success": "ok",
-    "failed": "failed",
+    "failed": "fails",
     "cancelled": "left",
-    "repaired": "mended",
+    "repaired": "fixed",
     "input_tokens": "in",
     "output_tokens": "out",
-    "wasted_tokens": "wasted",
+    "wasted_tokens": "waste",
     "first_token_p50_s": "first",
     "total_p95_s": "p95",
 }
 """The figures shown, and the short words above them."""
 
 _NOTE = (
-    "tries: attempts; left: the client left; in, out, wasted: tokens; first: to the first token,"
+    "tries: attempts; left: the client left; in, out, waste: tokens; first: to the first token,"
     " median; p95: to the end, in 95 of 100."
 )
 _WIDEST = 1_000

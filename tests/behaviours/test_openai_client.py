@@ -470,7 +470,7 @@ async def test_leaving_a_stream_ends_the_run_at_the_provider(talker: Talker) -> 
     pause = trio.Event()
     async with served(talker, streams("one", pause, " two")) as (talk, upstream, edge):
         assert await talk.first_word(model="m", messages=USER) == "one"
-        await upstream.happened("closed")
+        await upstream.raw.client_left()
         assert "ended" not in upstream.kinds()
         assert [row.status for row in await edge.settled()] == ["cancelled"]
 
@@ -480,7 +480,7 @@ async def test_a_client_that_times_out_ends_the_run_at_the_provider(talker: Talk
     async with served(talker, silent, timeout=impatient) as (talk, upstream, edge):
         with pytest.raises(openai.APITimeoutError):
             await talk.whole(model="m", messages=USER)
-        await upstream.happened("closed")
+        await upstream.raw.client_left()
         assert [row.status for row in await edge.settled()] == ["cancelled"]
 
 

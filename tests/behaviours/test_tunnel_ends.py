@@ -164,7 +164,7 @@ async def test_a_client_that_leaves_with_done_has_not_given_up() -> None:
         await send(client, chat(stream=True))
         await client._until(DONE)
         await client.hang_up()
-        await upstream.happened("closed")
+        await upstream.raw.client_left()
         (row,) = await edge.settled()
 
     assert row.status == "success"
@@ -188,7 +188,7 @@ async def test_a_silent_provider_is_given_up_on(
     ):
         answer = await ask(client, chat(stream=stream))
         (row,) = await edge.settled()
-        await upstream.happened("closed")
+        await upstream.raw.client_left()
 
     assert answer.status == status
     assert b'"type":"run_timeout"' in answer.body
@@ -214,7 +214,7 @@ async def test_a_run_has_its_time() -> None:
     async with scene(silent, output=f"{OFF}\nrun_timeout_s = 0.1") as (client, upstream, edge):
         answer = await ask(client, chat())
         (row,) = await edge.settled()
-        await upstream.happened("closed")
+        await upstream.raw.client_left()
 
     assert answer.status == 504
     assert (row.status, row.category) == ("timeout", "run_timeout")
@@ -259,7 +259,7 @@ async def test_a_client_that_leaves_ends_it_at_the_provider(
 
         await client.hang_up()
 
-        await upstream.happened("closed")
+        await upstream.raw.client_left()
         (row,) = await edge.settled()
     assert given_up(row) == ("cancelled", "give_up", phase)
     assert [r for r in caplog.records if r.levelno >= logging.ERROR] == []
@@ -322,7 +322,7 @@ async def test_a_run_is_cancelled_by_its_id(script: Script, phase: str) -> None:
         assert (await other.response()).status == 200
 
         answer = await client.response()
-        await upstream.happened("closed")
+        await upstream.raw.client_left()
         (row,) = await edge.settled()
     assert b'"type":"run_cancelled"' in answer.body
     assert answer.status == (200 if phase == "streaming" else 499)
