@@ -206,7 +206,7 @@ async def test_cancelling_everything_does_not_lose_the_rows_of_what_is_cancelled
 
     async def gateway() -> None:
         try:
-            async with trio.open_nursery() as runs:
+            async with trio.open_nursery() as runs:  # noqa: ASYNC112 - the nursery is what is tested
                 runs.start_soon(run_of_a_client)
         finally:
             writer.stop()
