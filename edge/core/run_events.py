@@ -51,6 +51,7 @@ class PieceEmitted:
         kind: ``content``, ``reasoning``, ``tool_calls`` or ``finish``.
         chars: length of its text or arguments.
         names: the tools called.
+        repairs: names of the lossless repairs that these calls needed.
         text: the text itself, for logs that may hold content.
     """
 
@@ -59,6 +60,7 @@ class PieceEmitted:
     kind: str
     chars: int = 0
     names: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
     text: str = ""
 
 

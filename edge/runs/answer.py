@@ -94,12 +94,23 @@ class _Trace:
                 case ReasoningDelta():
                     self._piece("reasoning", event.text)
                 case ToolCallDelta() if event is calls[0]:
-                    names = tuple(call.name for call in calls)
-                    self._piece("tool_calls", "".join(call.arguments for call in calls), names)
+                    self._piece(
+                        "tool_calls",
+                        "".join(call.arguments for call in calls),
+                        names=tuple(call.name for call in calls),
+                        repairs=tuple(each for call in calls for each in call.repairs),
+                    )
                 case Finish():
                     self._piece("finish", "")
 
-    def _piece(self, kind: str, text: str, names: tuple[str, ...] = ()) -> None:
+    def _piece(
+        self,
+        kind: str,
+        text: str,
+        *,
+        names: tuple[str, ...] = (),
+        repairs: tuple[str, ...] = (),
+    ) -> None:
         self._seq += 1
         self._observers.tell(
             PieceEmitted(
@@ -108,6 +119,7 @@ class _Trace:
                 kind=kind,
                 chars=len(text),
                 names=names,
+                repairs=repairs,
                 text=text,
             )
         )

@@ -102,5 +102,6 @@ class RunLog:
             kind=event.kind,
             chars=event.chars,
             **({"names": event.names} if event.names else {}),
+            **({"repairs": event.repairs} if event.repairs else {}),
             **text,
         )

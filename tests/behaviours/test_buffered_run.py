@@ -256,6 +256,20 @@ async def test_6_a_traced_run_logs_every_piece_with_a_number_and_no_content() ->
     assert ended["content_chars"] == len("Sure.")
 
 
+async def test_6_a_repair_is_named_in_the_ledger_and_in_the_log_of_a_traced_run() -> None:
+    async with (
+        openai_server(calls("set_limit", '{"limit": 3,}')) as upstream,
+        gateway(upstream_config(upstream.base_url)) as edge,
+        logged() as lines,
+    ):
+        await ask_once(edge.url, request(metadata={"edge.trace": "true"}), FULL)
+        (row,) = await edge.settled()
+
+    assert row.repairs == ("trailing_comma",)
+    (piece,) = [line for line in lines if line.get("kind") == "tool_calls"]
+    assert piece["repairs"] == ("trailing_comma",)
+
+
 async def test_6_with_trace_content_the_text_is_logged_too() -> None:
     async with openai_server(streams("Sure.")) as upstream:
         config = upstream_config(upstream.base_url, telemetry="trace_content = true")
