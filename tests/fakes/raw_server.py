@@ -283,6 +283,10 @@ async def _serve(
         await script(Peer(server, number, secured, stream))
     except ClientGone:
         return
+    except ExceptionGroup as group:  # out of a nursery of the script's own
+        if group.split(ClientGone)[1] is not None:
+            raise
+        return
     except trio.BrokenResourceError:
         server.log(number, "reset")
     else:
