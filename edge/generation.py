@@ -40,6 +40,7 @@ from edge.server.mirror import MirrorHandler
 from edge.server.models import ModelsHandler
 from edge.server.operations import OperationsHandler
 from edge.server.passthrough import PassThroughHandler
+from edge.server.providers import ProvidersHandler
 from edge.server.routing import Handlers
 from edge.server.runs import RunsHandler
 from edge.settings import ProviderSettings, Settings
@@ -107,6 +108,7 @@ class Generation:
             pass_through=pass_through,
             models=ModelsHandler(routes, providers, doorkeeper, created=common.created),
             runs=RunsHandler(registry, doorkeeper),
+            providers=ProvidersHandler(dispatcher, doorkeeper),
             mirror=MirrorHandler(common.hub, doorkeeper),
             operations=OperationsHandler(routes, dispatcher, common.leaving.is_set),
             origins=frozenset(settings.server.cors_origins),

@@ -285,7 +285,13 @@ class AttemptRecord:
             first_token_s=None if first is None else first - self._began,
             held_s=0.0 if first is None else (self._released_at or now) - first,
             total_s=now - self._began,
+            cancel_s=self._cancel_s(now),
         )
+
+    def _cancel_s(self, now: float) -> float | None:
+        since = self._run.cancelled_at
+        was_cancelled = self.outcome is not None and self.outcome.status == "cancelled"
+        return now - since if was_cancelled and since is not None else None
 
     def _interrupted_in(self) -> str:
         if self.is_handed_over:

@@ -37,6 +37,7 @@ class Run:
             ``done``.
         scope: the run's cancel scope; its deadline is ``run_timeout_s``.
         stopped_by: the error to tell the client when ``scope`` was cancelled on purpose.
+        cancelled_at: when it was first known that the run is to end before its time.
         delivered: the client has its whole answer, though the run may still be winding up; from
             then on its leaving is no give-up.
         draining: the client gave up, and the last answer is read on for the bill.
@@ -60,6 +61,7 @@ class Run:
     phase: str = "queued"
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     stopped_by: EdgeError | None = None
+    cancelled_at: float | None = None
     delivered: bool = False
     draining: bool = False
     on_drained: Callable[[], None] | None = None
@@ -74,7 +76,13 @@ class Run:
         """Cancel the run from outside; its client is told ``error``. The first reason stays."""
         if self.stopped_by is None:
             self.stopped_by = error
+        self.note_cancelled()
         self.scope.cancel(reason=error.type)
+
+    def note_cancelled(self) -> None:
+        """Somebody cancels the run, or its client was found to have gone."""
+        if self.cancelled_at is None:
+            self.cancelled_at = trio.current_time()
 
     def facts(self) -> RunFacts:
         """What is known of the run now."""

@@ -68,6 +68,7 @@ class ChatHandler:
         if passed is not None:
             return passed
         run = self.run_for(request, tree, rights, started_at)
+        request.on_give_up = run.note_cancelled
         return RunResponse(partial(self._carry, run))
 
     def rights(self, request: GatewayRequest) -> KeyRights:

@@ -266,6 +266,9 @@ class ClientConnection:
     def _client_gone(self) -> None:
         self.writer.close()
         if self._current is not None:
+            note = self._current.request.on_give_up
+            if note is not None:
+                note()
             self._current.scope.cancel(reason="the client has gone")
 
 

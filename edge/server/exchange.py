@@ -78,6 +78,7 @@ class GatewayRequest:
         headers: see :class:`Headers`.
         client: the peer's address and port; None for a local socket.
         scope: the ASGI scope, where the request came through Quart; else empty.
+        on_give_up: called at the moment when the client is found to have gone.
     """
 
     __slots__ = (
@@ -86,6 +87,7 @@ class GatewayRequest:
         "client",
         "headers",
         "method",
+        "on_give_up",
         "path",
         "query_string",
         "scope",
@@ -108,6 +110,7 @@ class GatewayRequest:
         self.headers = headers
         self.client = client
         self.scope: Mapping[str, Any] = {} if scope is None else scope
+        self.on_give_up: Callable[[], None] | None = None
         self._body = body
         self._request_id = ""
 

@@ -184,6 +184,7 @@ class PassThroughHandler:
             headers=_travelling(request),
             is_completion=path in COMPLETIONS,
         )
+        request.on_give_up = run.note_cancelled
         return RunResponse(partial(self._carry, run))
 
     async def _carry(self, run: TunnelRun, reply: Reply) -> None:

@@ -25,6 +25,7 @@ from edge.server.models import ModelsHandler
 from edge.server.operations import OperationsHandler
 from edge.server.page import INDEX, page_response
 from edge.server.passthrough import USUAL_PATHS, PassThroughHandler
+from edge.server.providers import ProvidersHandler
 from edge.server.runs import RunsHandler
 from edge.server.socket_runs import serve_runs
 
@@ -39,6 +40,7 @@ class Handlers:
     pass_through: PassThroughHandler
     models: ModelsHandler
     runs: RunsHandler
+    providers: ProvidersHandler
     mirror: MirrorHandler
     operations: OperationsHandler
     origins: frozenset[str] = frozenset()
@@ -93,6 +95,10 @@ def _add_models_and_runs(app: QuartTrio, current: Current) -> None:
     @app.get("/v1/models/<path:model>")
     async def model(model: str) -> dict[str, Any]:
         return await current().models.show(gateway_request(request), model)
+
+    @app.get("/v1/providers")
+    async def providers() -> dict[str, Any]:
+        return await current().providers.list_all(gateway_request(request))
 
     @app.get("/v1/runs")
     async def runs() -> dict[str, Any]:
