@@ -26,7 +26,7 @@ from edge.server.routing import Handlers, build_app, direct_routes
 from edge.settings import Settings
 from edge.telemetry.ledger import LedgerWriter, MemoryLedger
 from edge.telemetry.ledger_file import LedgerFile
-from edge.telemetry.logs import RunLog
+from edge.telemetry.logs import RunLog, hide_secrets
 
 CLOSING_S = 2.0
 """How long the clients of cut runs have to take their error event, after the drain."""
@@ -49,6 +49,7 @@ class Gateway:
         ledger: MemoryLedger,
         writer: LedgerWriter | None,
     ) -> None:
+        hide_secrets(settings.secrets())
         self.common = common
         self.generation = Generation.build(settings, common)
         self.ledger = ledger
@@ -103,6 +104,7 @@ class Gateway:
         Raises:
             ValueError: they cannot be used; nothing has changed then.
         """
+        hide_secrets(settings.secrets())
         old = self.generation
         self.generation = Generation.build(settings, self.common, old)
         kept = self.generation.providers.values()

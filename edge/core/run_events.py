@@ -96,6 +96,7 @@ class AttemptEnded:
             empty on success, unless faults were observed.
         param: where in the answer the first fault is (``tool_calls[0].arguments.limit``).
         reason: the same in words; it may quote values that the model or the provider wrote.
+        upstream_status: of a provider that refused, 0 for others.
         response_mode: the buffer in force, ``whole`` for an answer that is not streamed.
         calls: names of the tools that the answer called; ``forms`` names what they were read from.
         calls_read: how each of the calls was read, in order.
@@ -121,6 +122,7 @@ class AttemptEnded:
     category: str = ""
     param: str = ""
     reason: str = ""
+    upstream_status: int = 0
     phase: str = ""
     calls: tuple[str, ...] = ()
     calls_read: tuple[CallRead, ...] = ()

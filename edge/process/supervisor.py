@@ -35,7 +35,7 @@ from edge.process.channel import Answer, Channel
 from edge.process.rereading import confirm, read_again
 from edge.server.sockets import CannotListen, bind_all, url_of
 from edge.settings import Address, Settings
-from edge.telemetry.logs import configure_logs
+from edge.telemetry.logs import configure_logs, hide_secrets
 
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 30.0
@@ -54,6 +54,7 @@ log = logging.getLogger("edge.supervisor")
 def supervise(settings: Settings, reread: Callable[[], Settings]) -> int:
     """Run workers until a signal comes; returns the exit status."""
     configure_logs(settings.telemetry.log)
+    hide_secrets(settings.secrets())
     try:
         with _addresses_held(settings.server.bind) as (binds, urls):
             return trio.run(Supervisor(settings, binds, urls, reread).run)

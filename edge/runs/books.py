@@ -271,6 +271,7 @@ class AttemptRecord:
             category=outcome.category,
             param=_param(outcome),
             reason=_reason(outcome),
+            upstream_status=getattr(outcome.error, "upstream_status", 0),
             phase=self._interrupted_in(),
             calls=tuple(call.name for call in calls),
             calls_read=tuple(CallRead(call.origin, bool(call.repairs)) for call in calls),

@@ -46,6 +46,11 @@ class Settings:
     mirror: MirrorSettings = MirrorSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
+    def secrets(self) -> list[str]:
+        """Every configured secret, for whatever has to hide them."""
+        keys = [key.key.value for key in self.keys]
+        return keys + [each.api_key.value for each in self.providers if each.api_key]
+
     @classmethod
     def from_file(
         cls, path: Path | str, *, bind: Sequence[str] = (), workers: int | None = None

@@ -1,56 +1,113 @@
 """Structured logs: one JSON line (or one line for people) per run and per retry, on stderr.
 
-Content is never logged unless ``trace_content`` says so. Standard-library loggers (hypercorn's,
-Quart's and our own) come out in the same form.
+Every line of the process has the same form: our own, and those of the libraries that log through
+the standard library (hypercorn, Quart) or warn. Secrets are taken out of every line as it is
+written, whoever logged it.
+
+No line holds content: no prompt, no answer, and nothing that quotes them. What the model did wrong
+is told as a category and a place; a reason in words quotes values, and is logged where the words
+are the gateway's own (``_OWN_WORDS``), or with ``trace_content``.
 """
 
 import logging
 import sys
-from typing import Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
 
 import structlog
 
 from edge.core.run_events import AttemptEnded, PieceEmitted, RunEnded, RunEvent
+from edge.telemetry.secrets import SecretMask
 
 LogFormat: TypeAlias = Literal["json", "text", "off"]
 
 # Failures that are nobody's surprise: they are in the row of the run, not lines of their own.
 _QUIET = frozenset({"success", "cancelled", "drained"})
 
+_OWN_WORDS = frozenset(
+    {
+        "connect",
+        "connect_timeout",
+        "first_token_timeout",
+        "idle_timeout",
+        "run_timeout",
+        "protocol",
+        "too_large",
+        "overloaded",
+        "rate_limited",
+        "no_path",
+    }
+)
+"""Categories of failures whose reason quotes neither the model nor the provider nor the client."""
+
+MAX_PLACE = 200
+"""Longest place that is logged: it may hold keys that the model made up."""
+
+_mask = SecretMask()
+
+
+def hide_secrets(secrets: Iterable[str]) -> None:
+    """Take these values out of every line from now on, as long as the process lives."""
+    _mask.add(secrets)
+
 
 def configure_logs(form: LogFormat) -> None:
-    """Send every log line to stderr in one form; call once, in the composition root."""
+    """Send every log line to stderr in one form; call once, when the process begins."""
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        structlog.processors.StackInfoRenderer(),
     ]
-    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
-    if form == "text":
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
-        )
-    )
     root = logging.getLogger()
-    root.handlers = [handler]
+    root.handlers = [logging.NullHandler() if form == "off" else _handler(form, shared)]
     root.setLevel(logging.CRITICAL + 1 if form == "off" else logging.INFO)
+    logging.captureWarnings(True)
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
 
 
+def _handler(form: LogFormat, shared: list[structlog.typing.Processor]) -> logging.Handler:
+    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer(default=str)
+    if form == "text":
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                renderer,
+                _without_secrets,
+            ],
+        )
+    )
+    return handler
+
+
+def _without_secrets(_logger: object, _method: str, line: Any) -> Any:
+    """The last of the processors: it gets the line as it would be written."""
+    return _mask.hide(line)
+
+
 class RunLog:
     """Logs failed attempts as warnings, every run's end, and the pieces of traced runs.
 
-    An observer of run events. The text of pieces is logged only with ``trace_content``.
+    An observer of run events.
+
+    Args:
+        trace_content: log the text of pieces, and reasons that quote the answer.
     """
 
     def __init__(self, *, trace_content: bool = False) -> None:
@@ -68,6 +125,13 @@ class RunLog:
                 self._piece(event)
 
     def _attempt_failed(self, event: AttemptEnded) -> None:
+        more: dict[str, object] = {}
+        if event.param:
+            more["param"] = event.param[:MAX_PLACE]
+        if event.upstream_status:
+            more["upstream_status"] = event.upstream_status
+        if self._trace_content or event.category in _OWN_WORDS:
+            more["reason"] = event.reason
         self._log.warning(
             "attempt failed",
             run_id=event.run_id,
@@ -75,22 +139,32 @@ class RunLog:
             provider=event.provider,
             status=event.status,
             category=event.category,
-            reason=event.reason,
+            **more,
         )
 
     def _run_ended(self, event: RunEnded) -> None:
+        more: dict[str, object] = {}
+        if event.error_type:
+            more["error_type"] = event.error_type
+        if event.status == "success" or self._trace_content:
+            # Those of a failed answer may be any words of the model.
+            more["calls"] = event.calls
         self._log.info(
             "run ended",
             run_id=event.run_id,
+            request_id=event.request_id,
+            key=event.key,
+            route=event.route,
+            model=event.model,
+            provider=event.provider,
             status=event.status,
             attempts=event.attempts,
             total_s=round(event.total_s, 4),
             response_mode=event.response_mode,
             content_chars=event.content_chars,
             reasoning_chars=event.reasoning_chars,
-            calls=event.calls,
             policy=event.policy,
-            **({"error_type": event.error_type} if event.error_type else {}),
+            **more,
         )
 
     def _piece(self, event: PieceEmitted) -> None:
