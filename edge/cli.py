@@ -1,9 +1,10 @@
-"""The commands: ``edge serve``, ``edge check``, ``edge version``.
+"""The commands: ``edge serve``, ``edge check``, ``edge ledger``, ``edge tail``, ``edge version``.
 
 Nothing is built or opened here. A command reads its settings, tells every complaint on stderr and
 ends with status 1 where there is one, and only then hands over to the composition root.
 """
 
+import os
 import sqlite3
 import sys
 import time
@@ -123,6 +124,30 @@ def ledger(
     else:
         text = ledger_report.as_csv(found) if form == "csv" else ledger_report.as_json(found)
         click.echo(text.rstrip("\n"))
+
+
+@cli.command()
+@click.argument("run_id", required=False)
+@click.option(
+    "--url", metavar="URL", default="http://127.0.0.1:8080", show_default=True, help="The gateway."
+)
+@click.option("--key-env", metavar="NAME", help="Variable that holds a client key.")
+@click.option("--json", "as_json", is_flag=True, help="Print the frames as they come, one a line.")
+@click.option("--record", type=CONFIG_FILE, metavar="FILE", help="Write the frames into a file.")
+def tail(
+    run_id: str | None, url: str, key_env: str | None, as_json: bool, record: Path | None
+) -> None:
+    """Follow all runs of a gateway, or the text of one, RUN_ID, to its end."""
+    from edge import tail as following
+
+    if key_env and not os.environ.get(key_env):
+        raise click.BadParameter(f"the variable {key_env} is not set", param_hint="--key-env")
+    target = following.Target(url=url, run_id=run_id, key=os.environ.get(key_env or "", ""))
+    try:
+        _ = target.parts
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--url") from None
+    sys.exit(following.tail_or_tell(target, as_json=as_json, record=record))
 
 
 @cli.command()
