@@ -24,9 +24,11 @@ from edge.server import listener
 from edge.server.limits import ServerLimits
 from edge.server.routing import Handlers, build_app, direct_routes
 from edge.settings import Settings
-from edge.telemetry.ledger import LedgerWriter, MemoryLedger
+from edge.telemetry.gauges import Sources
+from edge.telemetry.ledger import LedgerStatistics, LedgerWriter, MemoryLedger
 from edge.telemetry.ledger_file import LedgerFile
 from edge.telemetry.logs import RunLog, hide_secrets
+from edge.telemetry.metrics import Metrics
 
 CLOSING_S = 2.0
 """How long the clients of cut runs have to take their error event, after the drain."""
@@ -54,6 +56,7 @@ class Gateway:
         self.generation = Generation.build(settings, common)
         self.ledger = ledger
         self.writer = writer
+        common.metrics.watch(self._sources())
 
     @classmethod
     def build(cls, settings: Settings) -> "Gateway":
@@ -65,12 +68,15 @@ class Gateway:
             observers.add(writer)
         hub = MirrorHub(registry, _mirror_limits(settings))
         observers.add(hub.observe)
+        metrics = Metrics()
+        observers.add(metrics)
         common = Common(
             registry=registry,
             observers=observers,
             admission=Admission(_admission_limits(settings)),
             drainer=Drainer(),
             hub=hub,
+            metrics=metrics,
             leaving=trio.Event(),
             created=int(time.time()),
         )
@@ -125,6 +131,7 @@ class Gateway:
         async with trio.open_nursery() as beside:
             if self.writer is not None:
                 beside.start_soon(self.writer.run)
+            beside.start_soon(self.common.metrics.run)
             try:
                 await self._serve_clients(shutdown, task_status)
             finally:
@@ -134,6 +141,7 @@ class Gateway:
                 # Last, so that the rows of runs which were cut are written too.
                 if self.writer is not None:
                     self.writer.stop()
+                beside.cancel_scope.cancel()
 
     async def _serve_clients(
         self, shutdown: trio.Event, task_status: trio.TaskStatus[list[str]]
@@ -166,6 +174,17 @@ class Gateway:
                 task_status=task_status,
             )
             nursery.cancel_scope.cancel()
+
+    def _sources(self) -> Sources:
+        common, writer = self.common, self.writer
+        return Sources(
+            pool=lambda: self.desk.dispatcher.statistics(),
+            admission=common.admission.statistics,
+            observer_failures=lambda: common.observers.failures,
+            ledger=writer.statistics if writer is not None else LedgerStatistics,
+            mirror=common.hub.statistics,
+            drains=lambda: common.drainer.draining,
+        )
 
     async def _go_down(self, shutdown: trio.Event, closing: trio.Event) -> None:
         """Say so, stop listening, let the open runs end, and cut what is left at last."""

@@ -44,6 +44,7 @@ from edge.server.providers import ProvidersHandler
 from edge.server.routing import Handlers
 from edge.server.runs import RunsHandler
 from edge.settings import ProviderSettings, Settings
+from edge.telemetry.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ class Common:
     admission: Admission
     drainer: Drainer
     hub: MirrorHub
+    metrics: Metrics
     leaving: trio.Event
     created: int
 
@@ -101,6 +103,7 @@ class Generation:
         attempts = Attempts(dispatcher, observers, options, common.drainer)
         desk = Desk(registry, observers, common.admission, dispatcher, attempts, random.random)
         doorkeeper = _doorkeeper(settings)
+        common.metrics.know(_models(routes))
         policies = {route.model: route.output for route in settings.routes}
         pass_through = PassThroughHandler(Tunnel(desk, options), dispatcher, doorkeeper, policies)
         handlers = Handlers(
@@ -110,7 +113,13 @@ class Generation:
             runs=RunsHandler(registry, doorkeeper),
             providers=ProvidersHandler(dispatcher, doorkeeper),
             mirror=MirrorHandler(common.hub, doorkeeper),
-            operations=OperationsHandler(routes, dispatcher, common.leaving.is_set),
+            operations=OperationsHandler(
+                routes,
+                dispatcher,
+                common.leaving.is_set,
+                common.metrics.render,
+                None if settings.telemetry.open_metrics else doorkeeper,
+            ),
             origins=frozenset(settings.server.cors_origins),
             cors=Cors(frozenset(settings.server.cors_origins), is_open=not settings.keys),
         )
@@ -179,6 +188,12 @@ def _routes(settings: Settings) -> list[Route]:
         )
         for route in settings.routes
     ]
+
+
+def _models(routes: list[Route]) -> set[str]:
+    """The names of models that are configured."""
+    targets = [target for route in routes for target in route.targets]
+    return {route.model for route in routes} | {each.model for each in targets if each.model}
 
 
 def _doorkeeper(settings: Settings) -> Doorkeeper:

@@ -17,6 +17,7 @@ once.
 """
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from edge.process.rereading import confirm, read_again
 from edge.server.sockets import CannotListen, bind_all, url_of
 from edge.settings import Address, Settings
 from edge.telemetry.logs import configure_logs, hide_secrets
+from edge.telemetry.shared_metrics import FOLDER_VARIABLE, forget_gauges, metrics_folder
 
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 30.0
@@ -56,8 +58,8 @@ def supervise(settings: Settings, reread: Callable[[], Settings]) -> int:
     configure_logs(settings.telemetry.log)
     hide_secrets(settings.secrets())
     try:
-        with _addresses_held(settings.server.bind) as (binds, urls):
-            return trio.run(Supervisor(settings, binds, urls, reread).run)
+        with _addresses_held(settings.server.bind) as (binds, urls), metrics_folder() as metrics:
+            return trio.run(Supervisor(settings, binds, urls, reread, metrics).run)
     except CannotListen as failure:
         say(str(failure))
         return 1
@@ -71,6 +73,7 @@ class Supervisor:
         binds: the addresses that are really bound.
         urls: where clients find them.
         reread: reads the settings again; raises ``SettingsError``.
+        metrics: folder in which the workers keep theirs together.
     """
 
     def __init__(
@@ -79,11 +82,13 @@ class Supervisor:
         binds: tuple[Address, ...],
         urls: list[str],
         reread: Callable[[], Settings],
+        metrics: Path,
     ) -> None:
         self._settings = settings
         self._binds = binds
         self._urls = urls
         self._reread = reread
+        self._metrics = metrics
         self._workers: dict[int, Worker] = {}
         self._missing = set(range(1, settings.server.workers + 1))
         """Workers that have not listened yet."""
@@ -134,7 +139,7 @@ class Supervisor:
     async def _live(self, number: int) -> "Worker":
         """The life of one process, from its start to its end."""
         async with trio.open_nursery() as nursery:
-            worker: Worker = await nursery.start(Worker.start, number)
+            worker: Worker = await nursery.start(Worker.start, number, self._metrics)
             self._workers[number] = worker
             if self._stopping.is_set():
                 worker.ask_to_end()
@@ -142,6 +147,7 @@ class Supervisor:
                 self._note_listening(worker)
         del self._workers[number]
         worker.forget()
+        forget_gauges(self._metrics, worker.pid)
         return worker
 
     def _note_listening(self, worker: "Worker") -> None:
@@ -208,9 +214,17 @@ class Worker:
     def __str__(self) -> str:
         return f"worker {self.number} (pid {self._process.pid})"
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
     @staticmethod
     async def start(
-        number: int, *, task_status: trio.TaskStatus["Worker"] = trio.TASK_STATUS_IGNORED
+        number: int,
+        metrics: Path,
+        *,
+        task_status: trio.TaskStatus["Worker"] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Start a process and return when it has ended; when cancelled, it is ended at once."""
         ours, theirs = trio.socket.socketpair()
@@ -223,6 +237,7 @@ class Worker:
                 check=False,
                 deliver_cancel=_end_at_once,
                 pass_fds=[descriptor],
+                env={**os.environ, FOLDER_VARIABLE: str(metrics)},
                 process_group=0,
             )
             async with trio.open_nursery() as nursery:

@@ -136,6 +136,10 @@ def _add_operations(app: QuartTrio, current: Current) -> None:
     async def readiness() -> dict[str, str]:
         return current().operations.readiness()
 
+    @app.get("/metrics")
+    async def metrics() -> TrioResponse:
+        return current().operations.metrics(gateway_request(request))
+
     @app.get("/ui")
     async def page() -> TrioResponse:
         return page_response(INDEX, request.headers.get("if-none-match"))

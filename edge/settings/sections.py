@@ -202,8 +202,10 @@ class TelemetrySettings:
         log: ``json`` for machines, ``text`` for people.
         trace_content: traced runs log the text itself, not only its length.
         ledger: the SQLite file of the ledger; None keeps no file.
+        open_metrics: ``/metrics`` asks for no key, also where keys are configured.
     """
 
     log: LogFormat = "json"
     trace_content: bool = False
     ledger: WritableFile = None
+    open_metrics: bool = False

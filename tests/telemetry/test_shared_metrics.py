@@ -1,0 +1,25 @@
+"""The folder in which workers keep their metrics together."""
+
+from pathlib import Path
+
+from edge.telemetry.shared_metrics import forget_gauges, metrics_folder
+
+
+def test_the_folder_is_there_for_the_block_and_gone_after_it() -> None:
+    with metrics_folder() as folder:
+        (folder / "counter_1.db").write_bytes(b"x")
+        with metrics_folder() as other:
+            assert other != folder
+
+    assert not folder.exists()
+
+
+def test_only_what_was_so_in_an_ended_worker_is_forgotten(tmp_path: Path) -> None:
+    kept = {"counter_7.db", "histogram_7.db", "gauge_livesum_17.db", "gauge_livemin_8.db"}
+    gone = {"gauge_livesum_7.db", "gauge_livemin_7.db", "gauge_livemax_7.db"}
+    for name in kept | gone:
+        (tmp_path / name).touch()
+
+    forget_gauges(tmp_path, 7)
+
+    assert {path.name for path in tmp_path.iterdir()} == kept
