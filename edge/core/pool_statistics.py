@@ -1,4 +1,4 @@
-"""What the pool shows of itself, for ``/metrics`` and ``GET /v1/runs``."""
+"""What the pool shows of itself, for ``/metrics`` and ``GET /v1/providers``."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""What watches runs and can never hold one: ledger and logs."""
+"""What watches runs and can never hold one: ledger, metrics and logs."""
