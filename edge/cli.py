@@ -1,4 +1,4 @@
-"""The commands: ``edge serve``, ``edge check``, ``edge ledger``, ``edge tail``, ``edge version``.
+"""The commands: ``edge serve``, ``edge check``, ``edge ledger``, ``edge tail``, and others.
 
 Nothing is built or opened here. A command reads its settings, tells every complaint on stderr and
 ends with status 1 where there is one, and only then hands over to the composition root.
@@ -148,6 +148,18 @@ def tail(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from None
     sys.exit(following.tail_or_tell(target, as_json=as_json, record=record))
+
+
+@cli.command()
+@click.argument("file", type=CONFIG_FILE)
+@click.option("--request", type=CONFIG_FILE, help="The client's body, where FILE does not hold it.")
+@click.option("--output", default="", help='As x-edge-output: "repair=false; strict=true".')
+@click.option("--json", "as_json", is_flag=True, help="Print the decisions as JSON, one a line.")
+def replay(file: Path, request: Path | None, output: str, as_json: bool) -> None:
+    """Read and judge the recorded answers in FILE again, and print each decision."""
+    from edge import replay as replaying
+
+    sys.exit(replaying.replay_or_tell(file, request=request, output=output, as_json=as_json))
 
 
 @cli.command()
