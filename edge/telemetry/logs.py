@@ -5,7 +5,7 @@ the standard library (hypercorn, Quart) or warn. Secrets are taken out of every 
 written, whoever logged it.
 
 No line holds content: no prompt, no answer, and nothing that quotes them. What the model did wrong
-is told as a category and a place; a reason in words quotes values, and is logged where the words
+is told as a category and a place; a reason in full quotes values, and is logged where its words
 are the gateway's own (``_OWN_WORDS``), or with ``trace_content``.
 """
 
@@ -126,12 +126,14 @@ class RunLog:
 
     def _attempt_failed(self, event: AttemptEnded) -> None:
         more: dict[str, object] = {}
-        if event.param:
-            more["param"] = event.param[:MAX_PLACE]
+        place = event.param[:MAX_PLACE]
+        if place:
+            more["param"] = place
         if event.upstream_status:
             more["upstream_status"] = event.upstream_status
+        reason = f"{event.category} at {place}" if place else event.category
         if self._trace_content or event.category in _OWN_WORDS:
-            more["reason"] = event.reason
+            reason = event.reason
         self._log.warning(
             "attempt failed",
             run_id=event.run_id,
@@ -139,6 +141,7 @@ class RunLog:
             provider=event.provider,
             status=event.status,
             category=event.category,
+            reason=reason,
             **more,
         )
 

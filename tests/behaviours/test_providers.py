@@ -6,7 +6,16 @@ import orjson
 import pytest
 import trio
 
-from tests.fakes.gateway import chat, gateway, send, until, upstream_config
+from edge.settings import Settings
+from tests.fakes.gateway import (
+    ask_once,
+    chat,
+    gateway,
+    send,
+    tool,
+    until,
+    upstream_config,
+)
 from tests.fakes.openai_scripts import silent
 from tests.fakes.openai_server import openai_server
 from tests.fakes.raw_client import connect
@@ -105,6 +114,20 @@ async def test_failures_open_the_breaker_for_all_to_see() -> None:
     assert told["data"][1]["health"] == "open"
     assert told["data"][1]["failures"] == 5
     assert told["data"][1]["resumes_in_s"] > 0
+
+
+async def test_what_answers_showed_of_tool_calls_is_told_with_the_penalty_it_brings() -> None:
+    weather = tool("weather", "city", city={"type": "string"})
+    async with gateway(Settings.simulated(bind=["127.0.0.1:0"])) as edge:
+        # The first attempt is malformed on purpose, the second sound.
+        await ask_once(edge.url, chat("go", model="sim-tools", tools=[weather]))
+        _, told = await providers(edge.url)
+
+    (provider,) = told["data"]
+    (target,) = provider["targets"]
+    assert (provider["judged"], target["judged"]) == (2, 2)
+    assert 0.9 < provider["call_validity"] < 1
+    assert target["penalty"] == pytest.approx(1 / target["call_validity"] ** 2, rel=1e-3)
 
 
 async def test_only_keys_that_may_see_others_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
