@@ -50,12 +50,14 @@ class Gateway:
         common: Common,
         ledger: MemoryLedger,
         writer: LedgerWriter | None,
+        tracing: "_Tracing | None" = None,
     ) -> None:
         hide_secrets(settings.secrets())
         self.common = common
         self.generation = Generation.build(settings, common)
         self.ledger = ledger
         self.writer = writer
+        self._tracing = tracing
         common.metrics.watch(self._sources())
 
     @classmethod
@@ -66,6 +68,9 @@ class Gateway:
         writer = _ledger_writer(settings)
         if writer is not None:
             observers.add(writer)
+        tracing = _Tracing(settings, registry) if settings.telemetry.otel else None
+        if tracing is not None:
+            observers.add(tracing.observe)
         hub = MirrorHub(registry, _mirror_limits(settings))
         observers.add(hub.observe)
         metrics = Metrics()
@@ -80,7 +85,7 @@ class Gateway:
             leaving=trio.Event(),
             created=int(time.time()),
         )
-        return cls(settings, common, ledger, writer)
+        return cls(settings, common, ledger, writer, tracing)
 
     @property
     def settings(self) -> Settings:
@@ -141,6 +146,8 @@ class Gateway:
                 # Last, so that the rows of runs which were cut are written too.
                 if self.writer is not None:
                     self.writer.stop()
+                if self._tracing is not None:
+                    await self._tracing.aclose()
                 beside.cancel_scope.cancel()
 
     async def _serve_clients(
@@ -197,6 +204,36 @@ class Gateway:
         closing.set()
         await trio.sleep(server.drain_s)
         common.registry.stop_all(RunCancelled("the gateway went down before the run's end"))
+
+
+class _Tracing:
+    """Makes spans of runs, and exports them. The SDK is loaded only where it is wanted."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        from edge.telemetry.tracing import RunTracer, otlp_provider
+
+        self._registry = registry
+        self._spans = otlp_provider()
+        self.observe = RunTracer(
+            self._spans.get_tracer("edge"),
+            headers_of=self._headers_of,
+            pass_on=self._pass_on,
+            trace_content=settings.telemetry.trace_content,
+        )
+
+    async def aclose(self) -> None:
+        """Export what is left, for a bounded time: the exporter's thread may wait for a server."""
+        with trio.move_on_after(CLOSING_S, shield=True):
+            await trio.to_thread.run_sync(self._spans.shutdown, abandon_on_cancel=True)
+
+    def _headers_of(self, run_id: str) -> dict[str, str]:
+        run = self._registry.find(run_id)
+        return run.trace_headers if run is not None else {}
+
+    def _pass_on(self, run_id: str, headers: dict[str, str]) -> None:
+        run = self._registry.find(run_id)
+        if run is not None:
+            run.trace_headers = headers
 
 
 def _ledger_writer(settings: Settings) -> LedgerWriter | None:

@@ -125,10 +125,10 @@ class Attempts:
             run.phase = "queued"
             lease = await self._dispatcher.lease(run.route, avoid=plan.how.avoid)
             try:
+                model = lease.model or run.request.model
+                # Told first: a tracer sets here what trace the provider is to continue.
+                record.started(lease.provider_name, model, lease.target, "normalized")
                 question = self._question(run, plan, lease)
-                record.started(
-                    lease.provider_name, question.request.model, lease.target, "normalized"
-                )
                 answer.begin(record, hold_text=plan.how.constrained or _holds_text(run))
                 output = await self._receive(run, lease, question, record, answer)
                 verdict = await self._settle(run, output, record, answer)

@@ -6,6 +6,7 @@ not invent one either.
 """
 
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from edge.core.near_match import did_you_mean, shown
@@ -30,6 +31,7 @@ def cross_complaints(tree: Tree) -> list[Complaint]:
         *_dangling(routes, providers),
         *_listening(tree),
         *_unknown_models(_tables(tree, "keys"), routes),
+        *_without_extra(tree),
     ]
 
 
@@ -133,3 +135,17 @@ def _unknown_models(keys: Tables, routes: Tables) -> Iterator[Complaint]:
             if isinstance(model, str) and "*" not in model and model not in served:
                 hint = did_you_mean(model, served)
                 yield Complaint(f"{place}.models[{index}]", f"no route serves {shown(model)}{hint}")
+
+
+def _without_extra(tree: Tree) -> Iterator[Complaint]:
+    telemetry = tree.get("telemetry")
+    wanted = isinstance(telemetry, dict) and telemetry.get("otel") is True
+    if wanted and not _is_installed("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"):
+        yield Complaint("telemetry.otel", "needs an extra: pip install 'edge[otel]'")
+
+
+def _is_installed(*modules: str) -> bool:
+    try:
+        return all(find_spec(module) is not None for module in modules)
+    except ModuleNotFoundError:  # a package above it is missing
+        return False

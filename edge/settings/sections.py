@@ -202,10 +202,12 @@ class TelemetrySettings:
         log: ``json`` for machines, ``text`` for people.
         trace_content: traced runs log the text itself, not only its length.
         ledger: the SQLite file of the ledger; None keeps no file.
+        otel: export OpenTelemetry traces, as the ``OTEL_*`` variables say.
         open_metrics: ``/metrics`` asks for no key, also where keys are configured.
     """
 
     log: LogFormat = "json"
     trace_content: bool = False
     ledger: WritableFile = None
+    otel: bool = False
     open_metrics: bool = False
