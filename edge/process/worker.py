@@ -5,6 +5,7 @@ When the supervisor dies, so that nobody would restart or stop it, it drains and
 """
 
 import logging
+import os
 from functools import partial
 
 import trio
@@ -16,6 +17,7 @@ from edge.process.rereading import refuse
 from edge.process.serving import serve_until_stopped
 from edge.server.sockets import CannotListen
 from edge.telemetry.logs import configure_logs
+from edge.telemetry.shared_metrics import abandon_folder
 
 log = logging.getLogger("edge.worker")
 
@@ -31,6 +33,7 @@ def work(descriptor: int) -> int:
 
 
 async def _work(descriptor: int) -> int:
+    supervisor = os.getppid()
     channel = Channel.from_descriptor(descriptor)
     settings = await channel.receive()
     if settings is None:
@@ -46,6 +49,8 @@ async def _work(descriptor: int) -> int:
             on_hangup=trio.lowlevel.checkpoint,
         )
         nursery.cancel_scope.cancel()
+    if os.getppid() != supervisor:
+        abandon_folder()
     return status
 
 

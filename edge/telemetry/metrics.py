@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count as counting
+from pathlib import Path
 
 import trio
 from prometheus_client import CollectorRegistry
@@ -90,7 +91,8 @@ class Metrics:
         """What a scrape gets: the body, and its content type as ``accept`` prefers it."""
         self.publish()
         registry = self._registry
-        if self._shared:
+        if self._shared and Path(os.environ[FOLDER_VARIABLE]).is_dir():
+            # Else the supervisor has died, and this worker, which will end soon, tells its own.
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         encode, content_type = choose_encoder(accept)

@@ -1,9 +1,10 @@
 """Where several workers keep their metrics, to be summed: a folder of their supervisor's.
 
-Only the supervisor, which serves nothing, uses this module; it loads nothing of the metrics. The
-folder is in memory where the system has such a place, so that no disk can fill up under it.
+The supervisor, which serves nothing, makes the folder and takes it away; so this module loads nothing
+of the metrics. Where the supervisor was killed, its workers take the folder away. It is in memory where the system has such a place, so that no disk can fill up under it.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -27,6 +28,13 @@ def metrics_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def abandon_folder() -> None:
+    """Take away the folder of a supervisor that has died; called in its workers as they end."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder:
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -50,7 +50,7 @@ async def scene(
 async def refused(client: RawClient) -> RawResponse:
     """An answer that says what was wrong, after which the connection is closed."""
     answer = await client.response()
-    assert await client.until_closed() == b""
+    assert await client.until_gone() == b""
     return answer
 
 
@@ -73,7 +73,7 @@ async def test_a_head_that_trickles_ends_its_connection() -> None:
         await client.send(HEAD)
         nursery.start_soon(trickle, client, b"X-More: more\r\n")
 
-        await client.until_closed()
+        assert await client.until_gone() == b""
         nursery.cancel_scope.cancel()
 
 
@@ -97,7 +97,7 @@ async def test_a_body_that_trickles_is_a_408(start: bytes) -> None:
         nursery.start_soon(trickle, client, more)
 
         answer = await client.response()
-        await client.until_closed()
+        assert await client.until_gone() == b""
         nursery.cancel_scope.cancel()
 
         assert answer.status in (408, 400)

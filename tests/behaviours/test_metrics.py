@@ -141,6 +141,24 @@ async def test_with_several_workers_any_of_them_tells_of_all_and_a_crash_loses_n
     assert after.total("edge_runs_total") == 21
 
 
+async def test_a_supervisor_that_is_killed_leaves_no_folder() -> None:
+    async with edge_process("--workers", "2") as edge:
+        (worker, _) = edge.workers()
+        folder = trio.Path(environment_of(worker)["PROMETHEUS_MULTIPROC_DIR"])
+        was_there = await folder.is_dir()
+        edge.send(signal.SIGKILL)
+        with trio.fail_after(30):
+            while await folder.exists():
+                await trio.sleep(0.05)  # nothing tells of it
+
+    assert was_there
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    told = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(pair.split("=", 1) for pair in told if "=" in pair)
+
+
 # What is written about them.
 
 

@@ -8,7 +8,7 @@ waits for a server which never answers fails, it does not hang.
 import socket
 import struct
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -123,6 +123,13 @@ class RawClient:
         data = bytes(self._buffer)
         self._buffer.clear()
         return data
+
+    async def until_gone(self) -> bytes:
+        """Like `until_closed`, for a client that goes on sending, which may get a reset instead."""
+        with suppress(trio.BrokenResourceError):
+            while await self._more():
+                pass
+        return bytes(self._buffer)
 
     def half_close(self) -> None:
         """End our side, and go on reading."""

@@ -1,5 +1,6 @@
 """What is counted of runs and attempts, and under which labels."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import trio.testing
 from edge.core.run_events import CallRead, Usage
 from edge.telemetry import metrics as metrics_module
 from edge.telemetry.metrics import Metrics
+from edge.telemetry.shared_metrics import FOLDER_VARIABLE
 from tests.fakes.run_events import attempt_ended, attempt_started, run_ended, run_started
 from tests.fakes.scraped import Scraped
 
@@ -283,3 +285,13 @@ def test_the_form_is_the_one_that_is_asked_for() -> None:
     body, kind = metrics.render("application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
+
+
+def test_a_worker_whose_folder_is_gone_tells_its_own_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "gone"))
+    metrics = Metrics()
+    metrics(run_ended())
+
+    assert scraped(metrics).total("edge_runs_total") == 1
