@@ -1,7 +1,8 @@
 """Where several workers keep their metrics, to be summed: a folder of their supervisor's.
 
-The supervisor, which serves nothing, makes the folder and takes it away; so this module loads nothing
-of the metrics. Where the supervisor was killed, its workers take the folder away. It is in memory where the system has such a place, so that no disk can fill up under it.
+The supervisor, which serves nothing, makes the folder and takes it away; so this module loads
+nothing of the metrics. Where the supervisor was killed, its workers take the folder away. It is in
+memory where the system has such a place, so that no disk can fill up under it.
 """
 
 import os

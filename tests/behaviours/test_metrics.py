@@ -148,8 +148,8 @@ async def test_a_supervisor_that_is_killed_leaves_no_folder() -> None:
         was_there = await folder.is_dir()
         edge.send(signal.SIGKILL)
         with trio.fail_after(30):
-            while await folder.exists():
-                await trio.sleep(0.05)  # nothing tells of it
+            while await folder.exists():  # noqa: ASYNC110 - nothing tells of it
+                await trio.sleep(0.05)
 
     assert was_there
 
