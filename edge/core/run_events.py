@@ -8,6 +8,8 @@ its first attempt has one with attempt number 0, so that every run is in the led
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from edge.core.operations import CHAT
+
 AttemptEnd: TypeAlias = Literal[
     "success", "validation_failed", "upstream_error", "timeout", "cancelled", "drained", "rejected"
 ]
@@ -17,7 +19,11 @@ Path: TypeAlias = Literal["normalized", "tunnel", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """A run was admitted to the gateway (it may still queue)."""
+    """A run was admitted to the gateway (it may still queue).
+
+    Attributes:
+        operation: what is asked of the model, of few values (``core.operations``).
+    """
 
     run_id: str
     request_id: str
@@ -27,6 +33,7 @@ class RunStarted:
     streamed: bool
     at: float
     time: float
+    operation: str = CHAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +47,7 @@ class AttemptStarted:
     path: Path
     at: float
     constrained: bool = False
+    operation: str = CHAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +146,7 @@ class AttemptEnded:
     held_s: float = 0.0
     total_s: float = 0.0
     cancel_s: float | None = None
+    operation: str = CHAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

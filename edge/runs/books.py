@@ -52,6 +52,7 @@ class RunBook:
                 route=run.route,
                 model=run.model,
                 streamed=run.stream,
+                operation=run.operation,
                 at=run.started_at,
                 time=time.time(),
             )
@@ -174,6 +175,7 @@ class AttemptRecord:
             path=path,
             at=self._began,
             constrained=self._constrained,
+            operation=self._run.operation,
         )
         self._observers.tell(self._run.under_way)
 
@@ -287,6 +289,7 @@ class AttemptRecord:
             held_s=0.0 if first is None else (self._released_at or now) - first,
             total_s=now - self._began,
             cancel_s=self._cancel_s(now),
+            operation=run.operation,
         )
 
     def _cancel_s(self, now: float) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any
 import trio
 
 from edge.core.emit import Identity
+from edge.core.operations import CHAT
 from edge.core.output_policy import OutputPolicy
 from edge.core.run_events import AttemptEnd, AttemptEnded, AttemptStarted
 from edge.core.run_summary import RUNNING, RunFacts, RunQuery
@@ -32,6 +33,9 @@ class Run:
         model: the client's name for it.
         created: seconds since 1970.
         stream: whether the client asked for a stream.
+        operation: what is asked of the model (``core.operations``).
+        trace_headers: the W3C trace context of the client; once an attempt is made, that which its
+            provider is told.
         phase: where the run is now: ``queued``, ``connecting``, ``waiting`` (for the first
             token), ``streaming``, ``validating``, ``retrying``, ``writing``, ``draining``,
             ``done``.
@@ -55,6 +59,7 @@ class Run:
     created: int
     stream: bool
     policy: OutputPolicy
+    operation: str = CHAT
     key_limit: int = 0
     trace_headers: dict[str, str] = field(default_factory=dict)
     started_at: float = field(default_factory=trio.current_time)

@@ -131,7 +131,7 @@ class Tunnel:
         request = TunnelRequest(
             path=run.path,
             body=run.body.for_provider(model, ask_usage=asks),
-            headers=run.headers,
+            headers=[*run.headers, *_trace_fields(run)],
             model=model,
             attempt=record.number,
             run_id=run.id,
@@ -286,6 +286,12 @@ class Passage:
             "the provider's stream ended without a finish reason and without [DONE]",
             provider=self._record.provider,
         )
+
+
+def _trace_fields(run: TunnelRun) -> list[tuple[bytes, bytes]]:
+    """The trace context that the provider is to continue: a tracer has set its own by now."""
+    fields = run.trace_headers.items()
+    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in fields]
 
 
 async def _refusal(stream: ByteStream, provider: str) -> ProviderError:

@@ -19,12 +19,10 @@ from edge.server.auth import Doorkeeper, KeyRights
 from edge.server.connection import RunResponse
 from edge.server.error_exit import error_event, send_error
 from edge.server.exchange import GatewayRequest
-from edge.server.naming import new_run_id, request_id
+from edge.server.naming import new_run_id, request_id, trace_headers
 from edge.server.passthrough import PassThroughHandler
 from edge.wire.openai_chat import chat_request
 from edge.wire.strict_json import decode
-
-TRACE_HEADERS = ("traceparent", "tracestate")
 
 
 class ChatHandler:
@@ -147,9 +145,3 @@ class ChatHandler:
             (b"x-edge-attempts", str(len(run.rows)).encode()),
         ]
         await send_error(reply, error, headers)
-
-
-def trace_headers(request: GatewayRequest) -> dict[str, str]:
-    """The W3C trace context, which travels to the provider."""
-    found = ((name, request.headers.get(name)) for name in TRACE_HEADERS)
-    return {name: value for name, value in found if value}

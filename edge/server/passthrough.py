@@ -12,6 +12,7 @@ from typing import Any
 
 import trio
 
+from edge.core.operations import operation_of
 from edge.core.output_policy import OutputPolicy
 from edge.core.overrides import apply_overrides
 from edge.core.path import may_tunnel, prefers_tunnel
@@ -23,7 +24,7 @@ from edge.server.auth import Doorkeeper, KeyRights
 from edge.server.connection import RunResponse
 from edge.server.error_exit import error_event, send_error
 from edge.server.exchange import GatewayRequest
-from edge.server.naming import new_run_id, request_id
+from edge.server.naming import new_run_id, request_id, trace_headers
 from edge.wire.tunnelled import TunnelBody, json_body, read_tunnelled
 
 PREFIX = "/v1"
@@ -60,14 +61,12 @@ _TRAVELS = frozenset(
         b"content-type",
         b"idempotency-key",
         b"openai-beta",
-        b"traceparent",
-        b"tracestate",
         b"user-agent",
         b"x-request-id",
     }
 )
 """What of a client's headers a provider gets: a list of what may, so that no kind of credential,
-known or not, can be on it."""
+known or not, can be on it. The trace context travels too, as the tracer has it."""
 
 
 class PassThroughHandler:
@@ -178,6 +177,8 @@ class PassThroughHandler:
             created=int(time.time()),
             stream=body.stream,
             policy=policy,
+            operation=operation_of(path),
+            trace_headers=trace_headers(request),
             started_at=started_at,
             path=f"{path}?{query.decode('latin-1')}" if query else path,
             body=body,

@@ -137,9 +137,8 @@ class Metrics:
     def _measure(self, event: AttemptEnded, category: str) -> None:
         """Times and tokens of an attempt that was dispatched."""
         count, usage, first_s = self._count, event.usage, event.first_token_s
-        operation = "chat" if event.path == "normalized" else "pass_through"
         model = event.model if event.model in self._models else OTHER
-        of_it = (operation, event.provider, model)
+        of_it = (event.operation, event.provider, model)
         error_type = "" if event.status == "success" else category or event.status
         count.attempt_duration(*of_it, error_type).observe(event.total_s)
         if first_s is not None:

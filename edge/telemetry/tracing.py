@@ -73,11 +73,11 @@ class RunTracer:
 
     def _run_started(self, event: RunStarted) -> None:
         span = self._tracer.start_span(
-            f"chat {event.model}",
+            f"{event.operation} {event.model}",
             context=_W3C.extract(self._headers_of(event.run_id)),
             kind=SpanKind.SERVER,
             attributes={
-                "gen_ai.operation.name": "chat",
+                "gen_ai.operation.name": event.operation,
                 "gen_ai.request.model": event.model,
                 "edge.run.id": event.run_id,
                 "edge.route": event.route,
@@ -93,11 +93,11 @@ class RunTracer:
             return
         context = set_span_in_context(spans.run)
         span = self._tracer.start_span(
-            f"chat {event.model}",
+            f"{event.operation} {event.model}",
             context=context,
             kind=SpanKind.CLIENT,
             attributes={
-                "gen_ai.operation.name": "chat",
+                "gen_ai.operation.name": event.operation,
                 "gen_ai.request.model": event.model,
                 "gen_ai.provider.name": event.provider,
                 "edge.attempt": event.attempt,
@@ -121,11 +121,13 @@ class RunTracer:
                 "gen_ai.usage.output_tokens": event.usage.output_tokens,
                 "edge.usage.reported": event.usage.reported,
                 "edge.status": event.status,
-                "edge.tool_calls": event.calls,
                 "edge.forms": event.forms,
                 "edge.repairs": event.repairs,
             }
         )
+        if event.status == "success" or self._trace_content:
+            # Those of a failed answer may be any words of the model.
+            span.set_attribute("edge.tool_calls", event.calls)
         if event.first_token_s is not None:
             span.set_attribute("edge.first_token_s", event.first_token_s)
         self._conclude(span, event.status, event.category, event.reason)

@@ -86,7 +86,7 @@ def test_a_row_says_everything_about_an_attempt_but_what_was_said_in_it(path: Pa
 
 
 def test_every_field_of_the_event_is_a_column_or_left_out_on_purpose() -> None:
-    left_out = {"param", "reason", "upstream_status", "calls_read", "cancel_s"}
+    left_out = {"param", "reason", "upstream_status", "calls_read", "cancel_s", "operation"}
 
     assert {field.name for field in fields(AttemptEnded)} - set(COLUMNS) == left_out
 

@@ -91,11 +91,12 @@ def test_an_attempt_that_was_never_dispatched_has_no_duration() -> None:
     assert seen.total("gen_ai_client_operation_duration_seconds_count") == 0
 
 
-def test_what_passes_through_is_another_operation() -> None:
-    seen = counted(attempt_ended(path="tunnel"))
+def test_attempts_are_measured_by_their_operation() -> None:
+    seen = counted(attempt_ended(), attempt_ended(path="tunnel", operation="embeddings"))
 
     name = "gen_ai_client_operation_duration_seconds_count"
-    assert seen.total(name, gen_ai_operation_name="pass_through") == 1
+    assert seen.total(name, gen_ai_operation_name="chat") == 1
+    assert seen.total(name, gen_ai_operation_name="embeddings") == 1
 
 
 def test_a_failure_names_its_kind() -> None:

@@ -22,8 +22,9 @@ from edge.settings import Settings, SettingsError, cross_checks
 from edge.telemetry import tracing
 from edge.telemetry.tracing import RunTracer
 from tests.fakes.gateway import ask_once, chat, gateway, upstream_config
-from tests.fakes.openai_scripts import streams
+from tests.fakes.openai_scripts import answers, refuses, streams
 from tests.fakes.openai_server import openai_server
+from tests.fakes.tunnelled import post, scene
 
 PARENT = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
 STARTED = RunStarted(
@@ -127,6 +128,15 @@ def test_a_failure_has_its_category_and_no_text() -> None:
     assert "secret text" not in attempt.to_json() + run.to_json()
 
 
+@pytest.mark.parametrize(("status", "told"), [("success", ("look",)), ("validation_failed", None)])
+def test_names_of_tools_are_told_where_they_are_names_of_tools(
+    status: AttemptEnd, told: tuple[str, ...] | None
+) -> None:
+    _, attempt = traced(status, calls=("look",)).spans()
+
+    assert (attempt.attributes or {}).get("edge.tool_calls") == told
+
+
 def test_the_reason_is_told_where_content_may_be() -> None:
     fields: dict[str, Any] = {"category": "schema", "reason": "text", "trace_content": True}
 
@@ -160,13 +170,19 @@ def test_tracing_without_the_extra_is_refused_with_how_to_get_it(
         Settings.from_toml(SIMULATED)
 
 
-async def test_a_gateway_exports_its_spans_and_hands_its_trace_to_the_provider(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """Where the spans of gateways go that are built in this test."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(tracing, "otlp_provider", lambda: provider)
+    return exporter
+
+
+async def test_a_gateway_exports_its_spans_and_hands_its_trace_to_the_provider(
+    exporter: InMemorySpanExporter,
+) -> None:
     async with openai_server(streams("hello")) as upstream:
         config = upstream_config(upstream.base_url, telemetry="otel = true")
         async with gateway(config) as edge:
@@ -179,3 +195,25 @@ async def test_a_gateway_exports_its_spans_and_hands_its_trace_to_the_provider(
     assert attempt.context is not None
     assert sent == f"00-{'a' * 32}-{attempt.context.span_id:016x}-01"
     assert [span.name for span in (run, attempt)] == ["chat coder", "chat coder"]
+
+
+async def test_what_passes_through_is_traced_by_its_operation_and_each_attempt_is_continued(
+    exporter: InMemorySpanExporter,
+) -> None:
+    scripts = refuses(503, "busy"), answers(200, {"data": []})
+    async with scene(*scripts, telemetry="otel = true") as (client, upstream, edge):
+        body = {"model": "bge", "input": "secret text"}
+        parent = {**PARENT, "tracestate": "vendor=1"}
+        await post(client, "/v1/embeddings", body, *parent.items())
+        await edge.settled()
+
+    first, second, run = exporter.get_finished_spans()
+    assert {span.name for span in (first, second, run)} == {"embeddings bge"}
+    assert run.parent is not None
+    assert format(run.parent.span_id, "x") == "b" * 16
+    assert first.context is not None
+    assert second.context is not None
+    told = [asked.headers["traceparent"].split("-")[2] for asked in upstream.asked]
+    assert told == [f"{span.context.span_id:016x}" for span in (first, second)]
+    assert {asked.headers["tracestate"] for asked in upstream.asked} == {"vendor=1"}
+    assert "secret text" not in first.to_json() + second.to_json() + run.to_json()
