@@ -5,7 +5,7 @@ Every frame is ``{"type", "run_id", "seq", "at", …}``: ``seq`` counts the fram
 not read; only the other frames are made as JSON, and they are few.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -170,7 +170,7 @@ def _note_frame(note: Note, told: dict[str, Any]) -> bytes:
     return encode({**told, **_facts(note)})
 
 
-def _facts(note: Note) -> dict[str, Any]:
+def _facts(note: Note) -> Mapping[str, Any]:
     match note:
         case RunStarted():
             return {

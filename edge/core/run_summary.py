@@ -1,11 +1,82 @@
 """Runs and attempts as the runs API and the mirror show them; times in seconds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
 
-from edge.core.run_events import AttemptEnded, AttemptStarted, Usage
+from edge.core.run_events import AttemptEnd, AttemptEnded, AttemptStarted, Path, Usage
 
-RUNNING = "running"
+RUNNING: Final = "running"
+
+RunStatus: TypeAlias = Literal["running"] | AttemptEnd
+Verdict: TypeAlias = Literal["valid", "repaired", "invalid"]
+
+
+class UsageSummary(TypedDict):
+    """Token counts of an attempt."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    reported: Annotated[bool, "Whether the provider reported them; else they are estimated."]
+
+
+class AttemptSummary(TypedDict):
+    """An attempt that has ended."""
+
+    attempt: Annotated[int, "1, 2, 3…; 0 where the run ended before it was sent anywhere."]
+    provider: str
+    model: Annotated[str, "The provider's name for the model."]
+    path: Annotated[Path, "How its answer travelled; `none` where it was not sent."]
+    status: AttemptEnd
+    verdict: Annotated[Verdict | None, "Null where no answer was judged."]
+    category: Annotated[str, "Why it failed, in a word; empty for a success without faults."]
+    reason: Annotated[str, "The same in words."]
+    phase: Annotated[str, "Where it was when it was cut short."]
+    calls: Annotated[list[str], "The tools that were called."]
+    forms: Annotated[list[str], "The forms that the calls were read from."]
+    repairs: Annotated[list[str], "The lossless repairs that were made."]
+    constrained: Annotated[bool, "Whether it was asked for through a schema."]
+    feedback: Annotated[bool, "Whether it was told why the one before it failed."]
+    first_token_s: Annotated[float | None, "From dispatch to the first chunk; null without one."]
+    held_s: Annotated[float, "How long the answer was held back after its first chunk."]
+    total_s: Annotated[float, "From dispatch to the end."]
+    usage: UsageSummary
+
+
+class RunningAttempt(TypedDict):
+    """An attempt that is under way."""
+
+    attempt: int
+    provider: str
+    model: str
+    path: Path
+    status: Literal["running"]
+    constrained: bool
+    total_s: Annotated[float, "From dispatch until now."]
+
+
+class RunSummary(TypedDict):
+    """A run, live or ended; what has no number of its own is its last attempt's."""
+
+    id: str
+    object: Literal["edge.run"]
+    request_id: str
+    created: Annotated[int, "Seconds since 1970."]
+    model: Annotated[str, "The client's name for the model."]
+    key: Annotated[str, "The name of the key; empty where the gateway asks for none."]
+    route: Annotated[str, "The route's `model`."]
+    stream: bool
+    status: RunStatus
+    phase: Annotated[str, "Where the run is now."]
+    provider: str | None
+    path: Path | None
+    age_s: Annotated[float, "How long it has taken, so far or in all."]
+    first_token_s: float | None
+    held_s: float | None
+    usage: UsageSummary | None
+    attempts: list[AttemptSummary | RunningAttempt]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +102,7 @@ class RunFacts:
     key: str
     route: str
     stream: bool
-    status: str
+    status: RunStatus
     phase: str
     age_s: float
     rows: tuple[AttemptEnded, ...] = ()
@@ -72,12 +143,14 @@ class RunQuery:
         )
 
 
-def run_summary(run: RunFacts) -> dict[str, Any]:
+def run_summary(run: RunFacts) -> RunSummary:
     """A run; ``usage``, ``provider``, ``path`` and the timings are its last attempt's."""
-    attempts = [attempt_summary(row, judged=run.judged) for row in run.rows]
+    attempts: list[AttemptSummary | RunningAttempt] = [
+        attempt_summary(row, judged=run.judged) for row in run.rows
+    ]
     if run.under_way is not None:
         attempts.append(running_attempt(*run.under_way))
-    last = attempts[-1] if attempts else {}
+    last: Mapping[str, Any] = attempts[-1] if attempts else {}
     return {
         "id": run.id,
         "object": "edge.run",
@@ -99,7 +172,7 @@ def run_summary(run: RunFacts) -> dict[str, Any]:
     }
 
 
-def attempt_summary(row: AttemptEnded, *, judged: bool = True) -> dict[str, Any]:
+def attempt_summary(row: AttemptEnded, *, judged: bool = True) -> AttemptSummary:
     """An attempt that has ended.
 
     ``verdict`` is ``valid``, ``repaired`` (valid after lossless repairs), ``invalid``, or None
@@ -128,7 +201,7 @@ def attempt_summary(row: AttemptEnded, *, judged: bool = True) -> dict[str, Any]
     }
 
 
-def running_attempt(started: AttemptStarted, age_s: float) -> dict[str, Any]:
+def running_attempt(started: AttemptStarted, age_s: float) -> RunningAttempt:
     """An attempt that is under way."""
     return {
         "attempt": started.attempt,
@@ -141,7 +214,7 @@ def running_attempt(started: AttemptStarted, age_s: float) -> dict[str, Any]:
     }
 
 
-def usage_summary(usage: Usage) -> dict[str, Any]:
+def usage_summary(usage: Usage) -> UsageSummary:
     """Token counts."""
     return {
         "input_tokens": usage.input_tokens,
@@ -152,7 +225,7 @@ def usage_summary(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _verdict(row: AttemptEnded) -> str | None:
+def _verdict(row: AttemptEnded) -> Verdict | None:
     if row.path == "tunnel":
         return None
     if row.status == "success":

@@ -1,7 +1,7 @@
 """``GET /v1/models``: the public model names, and what the providers behind ``*`` list."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict, cast
 
 import trio
 
@@ -12,6 +12,22 @@ from edge.server.auth import Doorkeeper, KeyRights
 from edge.server.exchange import GatewayRequest
 
 ANY = "*"
+
+
+class Model(TypedDict):
+    """A model; one that a provider lists may have more fields of that provider's."""
+
+    id: str
+    object: Literal["model"]
+    created: Annotated[int, "Seconds since 1970."]
+    owned_by: Annotated[str, "`edge`, or the provider that lists it."]
+
+
+class ModelList(TypedDict):
+    """The models that the key may use."""
+
+    object: Literal["list"]
+    data: list[Model]
 
 
 class ModelsHandler:
@@ -35,12 +51,12 @@ class ModelsHandler:
         self._doorkeeper = doorkeeper
         self._created = created
 
-    async def list_all(self, request: GatewayRequest) -> dict[str, Any]:
+    async def list_all(self, request: GatewayRequest) -> ModelList:
         """The models this key may use."""
         rights = self._doorkeeper.identify(request.headers)
         return {"object": "list", "data": list((await self._models(rights)).values())}
 
-    async def show(self, request: GatewayRequest, model: str) -> dict[str, Any]:
+    async def show(self, request: GatewayRequest, model: str) -> Model:
         """One model."""
         rights = self._doorkeeper.identify(request.headers)
         found = self._named(rights).get(model) or (await self._models(rights)).get(model)
@@ -48,20 +64,21 @@ class ModelsHandler:
             raise ModelNotFound(f"the model {model!r} does not exist", param="model")
         return found
 
-    def _named(self, rights: KeyRights) -> dict[str, dict[str, Any]]:
+    def _named(self, rights: KeyRights) -> dict[str, Model]:
         return {
             route.model: self._entry(route.model, "edge")
             for route in self._routes
             if route.model != ANY and rights.may_use(route.model)
         }
 
-    async def _models(self, rights: KeyRights) -> dict[str, dict[str, Any]]:
+    async def _models(self, rights: KeyRights) -> dict[str, Model]:
         models = self._named(rights)
         for provider, entries in (await self._listed()).items():
             for entry in entries:
                 name = entry.get("id")
                 if isinstance(name, str) and name not in models and rights.may_use(name):
-                    models[name] = {**entry, **self._entry(name, provider), **_dated(entry)}
+                    told = {**entry, **self._entry(name, provider), **_dated(entry)}
+                    models[name] = cast(Model, told)  # with whatever else the provider tells
         return models
 
     async def _listed(self) -> dict[str, list[dict[str, Any]]]:
@@ -86,7 +103,7 @@ class ModelsHandler:
                 nursery.start_soon(ask, name)
         return listed
 
-    def _entry(self, name: str, owner: str) -> dict[str, Any]:
+    def _entry(self, name: str, owner: str) -> Model:
         return {"id": name, "object": "model", "created": self._created, "owned_by": owner}
 
 

@@ -1,7 +1,7 @@
 """``/healthz``, ``/readyz`` and ``/metrics``: what supervisors, load balancers and scrapers ask."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 from quart_trio.wrappers import TrioResponse
 
@@ -13,6 +13,18 @@ from edge.server.exchange import GatewayRequest
 
 Rendered: TypeAlias = tuple[bytes, str]
 """A body and its content type."""
+
+
+class Health(TypedDict):
+    """The process lives."""
+
+    status: Literal["ok"]
+
+
+class Readiness(TypedDict):
+    """A route can be served."""
+
+    status: Literal["ready"]
 
 
 class OperationsHandler:
@@ -40,11 +52,11 @@ class OperationsHandler:
         self._metrics = metrics
         self._doorkeeper = doorkeeper
 
-    def health(self) -> dict[str, str]:
+    def health(self) -> Health:
         """The process lives and its event loop turns."""
         return {"status": "ok"}
 
-    def readiness(self) -> dict[str, str]:
+    def readiness(self) -> Readiness:
         """A route can be served.
 
         Raises:

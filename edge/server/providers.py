@@ -5,12 +5,46 @@ the measured validity of its tool calls and the penalty that follows from it. On
 ``observe``, since it tells of the load that others make.
 """
 
-from typing import Any
+from typing import Annotated, Literal, TypedDict
 
 from edge.core.pool_statistics import ProviderStatistics, TargetStatistics
 from edge.runs.dispatch import Dispatcher
 from edge.server.auth import Doorkeeper
 from edge.server.exchange import GatewayRequest
+
+
+class TargetSummary(TypedDict):
+    """A provider, with the model it is asked for."""
+
+    name: str
+    model: Annotated[str | None, "Null where the client's name is passed on."]
+    call_validity: Annotated[float | None, "Share of sound tool calls; null where none was judged."]
+    judged: Annotated[int, "Answers that this rests on."]
+    penalty: Annotated[float, "What `least_busy` multiplies its load with."]
+
+
+class ProviderSummary(TypedDict):
+    """A model server as the gateway sees it now."""
+
+    object: Literal["edge.provider"]
+    name: str
+    max_concurrent: Annotated[int, "Its slots; 0 is no cap."]
+    busy: Annotated[int, "Slots taken."]
+    waiting: Annotated[int, "Runs that would take one."]
+    health: Annotated[str, "`closed` (well), `open`, `probing` or `paused`."]
+    failures: Annotated[int, "Failures in a row."]
+    resumes_in_s: Annotated[float, "Until it is asked again; 0 where it is not paused."]
+    call_validity: float | None
+    judged: int
+    targets: list[TargetSummary]
+
+
+class ProviderList(TypedDict):
+    """The model servers, in the order of the configuration."""
+
+    object: Literal["list"]
+    data: list[ProviderSummary]
+    waiting: Annotated[int, "Runs that wait for any slot, each counted once."]
 
 
 class ProvidersHandler:
@@ -20,7 +54,7 @@ class ProvidersHandler:
         self._dispatcher = dispatcher
         self._doorkeeper = doorkeeper
 
-    async def list_all(self, request: GatewayRequest) -> dict[str, Any]:
+    async def list_all(self, request: GatewayRequest) -> ProviderList:
         """All providers, in the order of the configuration.
 
         Raises:
@@ -35,7 +69,7 @@ class ProvidersHandler:
         return {"object": "list", "data": shown, "waiting": statistics.waiting}
 
 
-def _provider(provider: ProviderStatistics, targets: list[TargetStatistics]) -> dict[str, Any]:
+def _provider(provider: ProviderStatistics, targets: list[TargetStatistics]) -> ProviderSummary:
     judged = sum(each.judged for each in targets)
     sound = sum(each.call_validity * each.judged for each in targets)
     return {
@@ -53,7 +87,7 @@ def _provider(provider: ProviderStatistics, targets: list[TargetStatistics]) -> 
     }
 
 
-def _target(target: TargetStatistics) -> dict[str, Any]:
+def _target(target: TargetStatistics) -> TargetSummary:
     return {
         "name": target.name,
         "model": target.model,

@@ -8,6 +8,7 @@ from quart import request, websocket
 from quart_trio import QuartTrio
 from quart_trio.wrappers import TrioResponse
 
+from edge.core.run_summary import RunSummary
 from edge.server.auth import check_origin
 from edge.server.chat import ChatHandler
 from edge.server.client_socket import ClientSocket
@@ -21,12 +22,12 @@ from edge.server.connection import (
 from edge.server.cors import Cors
 from edge.server.exchange import GatewayRequest
 from edge.server.mirror import MirrorHandler
-from edge.server.models import ModelsHandler
-from edge.server.operations import OperationsHandler
+from edge.server.models import Model, ModelList, ModelsHandler
+from edge.server.operations import Health, OperationsHandler, Readiness
 from edge.server.page import INDEX, page_response
 from edge.server.passthrough import USUAL_PATHS, PassThroughHandler
-from edge.server.providers import ProvidersHandler
-from edge.server.runs import RunsHandler
+from edge.server.providers import ProviderList, ProvidersHandler
+from edge.server.runs import CancelledRun, RunPage, RunsHandler
 from edge.server.socket_runs import serve_runs
 
 CHAT = "/v1/chat/completions"
@@ -89,27 +90,27 @@ def build_app(current: Current) -> QuartTrio:
 
 def _add_models_and_runs(app: QuartTrio, current: Current) -> None:
     @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
+    async def models() -> ModelList:
         return await current().models.list_all(gateway_request(request))
 
     @app.get("/v1/models/<path:model>")
-    async def model(model: str) -> dict[str, Any]:
+    async def model(model: str) -> Model:
         return await current().models.show(gateway_request(request), model)
 
     @app.get("/v1/providers")
-    async def providers() -> dict[str, Any]:
+    async def providers() -> ProviderList:
         return await current().providers.list_all(gateway_request(request))
 
     @app.get("/v1/runs")
-    async def runs() -> dict[str, Any]:
+    async def runs() -> RunPage:
         return await current().runs.list_all(gateway_request(request))
 
     @app.get("/v1/runs/<run_id>")
-    async def run(run_id: str) -> dict[str, Any]:
+    async def run(run_id: str) -> RunSummary:
         return await current().runs.show(gateway_request(request), run_id)
 
     @app.delete("/v1/runs/<run_id>")
-    async def cancel(run_id: str) -> dict[str, Any]:
+    async def cancel(run_id: str) -> CancelledRun:
         return await current().runs.cancel(gateway_request(request), run_id)
 
 
@@ -129,11 +130,11 @@ def _add_sockets(app: QuartTrio, current: Current) -> None:
 
 def _add_operations(app: QuartTrio, current: Current) -> None:
     @app.get("/healthz")
-    async def health() -> dict[str, str]:
+    async def health() -> Health:
         return current().operations.health()
 
     @app.get("/readyz")
-    async def readiness() -> dict[str, str]:
+    async def readiness() -> Readiness:
         return current().operations.readiness()
 
     @app.get("/metrics")

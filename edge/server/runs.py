@@ -7,11 +7,11 @@ they began, newest first, so a page does not shift when a run ends or another be
 from collections.abc import Iterator, Mapping
 from itertools import dropwhile, islice
 from math import isfinite
-from typing import Any, get_args
+from typing import Annotated, Literal, TypedDict, get_args
 from urllib.parse import parse_qsl
 
 from edge.core.run_events import AttemptEnd
-from edge.core.run_summary import RUNNING, RunFacts, RunQuery, run_summary
+from edge.core.run_summary import RUNNING, RunFacts, RunQuery, RunSummary, run_summary
 from edge.errors import Forbidden, InvalidRequest, NotFound
 from edge.runs.registry import Registry
 from edge.server.auth import Doorkeeper, KeyRights
@@ -23,6 +23,24 @@ MAX_LIMIT = 1000
 FILTERS = ("status", "route", "provider", "key", "since", "limit", "after")
 
 
+class RunPage(TypedDict):
+    """A page of runs, newest first; the next one begins `after` its `last_id`."""
+
+    object: Literal["list"]
+    data: list[RunSummary]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class CancelledRun(TypedDict):
+    """What came of cancelling a run."""
+
+    id: str
+    object: Literal["edge.run"]
+    cancelled: Annotated[bool, "False for a run that had ended before."]
+
+
 class RunsHandler:
     """Shows runs and cancels them."""
 
@@ -30,7 +48,7 @@ class RunsHandler:
         self._registry = registry
         self._doorkeeper = doorkeeper
 
-    async def list_all(self, request: GatewayRequest) -> dict[str, Any]:
+    async def list_all(self, request: GatewayRequest) -> RunPage:
         """A page of the live and the recent runs, newest first.
 
         Raises:
@@ -52,11 +70,11 @@ class RunsHandler:
             "has_more": len(page) > limit,
         }
 
-    async def show(self, request: GatewayRequest, run_id: str) -> dict[str, Any]:
+    async def show(self, request: GatewayRequest, run_id: str) -> RunSummary:
         """One run."""
         return run_summary(self._visible(self._doorkeeper.identify(request.headers), run_id))
 
-    async def cancel(self, request: GatewayRequest, run_id: str) -> dict[str, Any]:
+    async def cancel(self, request: GatewayRequest, run_id: str) -> CancelledRun:
         """Cancel a live run; its client gets a typed error, its provider is hung up on."""
         rights = self._doorkeeper.identify(request.headers)
         run = self._visible(rights, run_id)
