@@ -191,6 +191,7 @@ class Gateway:
             ledger=writer.statistics if writer is not None else LedgerStatistics,
             mirror=common.hub.statistics,
             drains=lambda: common.drainer.draining,
+            tasks=lambda: trio.lowlevel.current_statistics().tasks_living,
         )
 
     async def _go_down(self, shutdown: trio.Event, closing: trio.Event) -> None:

@@ -53,6 +53,7 @@ class Sources:
     ledger: Callable[[], LedgerStatistics]
     mirror: Callable[[], MirrorCounts]
     drains: Callable[[], int]
+    tasks: Callable[[], int]
 
 
 class _Level:
@@ -117,6 +118,7 @@ class Gauges:
             "edge_resident_memory_bytes", "Memory of the process, as far as it is in use."
         )
         self._files = self._level("edge_open_files", "Open descriptors of the process.")
+        self._tasks = self._level("edge_tasks", "Tasks of the event loop.")
 
     def _add_providers(self) -> None:
         of_provider, of_target = ("provider",), ("provider", "target")
@@ -175,6 +177,7 @@ class Gauges:
         self._drains.show({(): sources.drains()})
         self._memory.show({(): _resident_bytes()})
         self._files.show({(): _open_files()})
+        self._tasks.show({(): sources.tasks()})
         self._publish_pool(pool)
         self._observer_failures.follow(sources.observer_failures())
         self._rows.follow(ledger.written)

@@ -75,6 +75,7 @@ async def test_what_is_so_now_is_seen_while_it_is_so() -> None:
         after = await scrape(edge.url)
 
     assert during.value("edge_runs_active") == 1
+    assert (during.value("edge_tasks") or 0) > (after.value("edge_tasks") or 0) > 0
     assert during.value("edge_provider_busy_slots", provider="gpu1") == 1
     assert after.value("edge_runs_active") == 0
     assert after.value("edge_provider_busy_slots", provider="gpu1") == 0

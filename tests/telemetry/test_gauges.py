@@ -41,6 +41,7 @@ class World:
     ledger: LedgerStatistics = LedgerStatistics()
     mirror: FakeMirror = FakeMirror()
     drains: int = 0
+    tasks: int = 0
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
@@ -52,6 +53,7 @@ class World:
                 ledger=lambda: self.ledger,
                 mirror=lambda: self.mirror,
                 drains=lambda: self.drains,
+                tasks=lambda: self.tasks,
             )
         )
 
@@ -65,13 +67,14 @@ def world() -> World:
 
 
 def test_load_is_shown_as_it_is_when_somebody_asks(world: World) -> None:
-    world.drains = 2
+    world.drains, world.tasks = 2, 40
     seen = world.scrape()
 
     assert seen.value("edge_runs_active") == 5
     assert seen.value("edge_queue_length") == 4
     assert seen.value("edge_slot_waiters") == 2
     assert seen.value("edge_drains") == 2
+    assert seen.value("edge_tasks") == 40
 
     world.admission = replace(world.admission, active=0, queued=0)
     assert world.scrape().value("edge_runs_active") == 0
