@@ -152,14 +152,18 @@ def tail(
 
 @cli.command()
 @click.argument("file", type=CONFIG_FILE)
-@click.option("--request", type=CONFIG_FILE, help="The client's body, where FILE does not hold it.")
+@click.option("--request", type=CONFIG_FILE, help="The client's body, in place of the recorded.")
+@click.option("--run", "run_id", default="", help="Only this run of a recording of many.")
 @click.option("--output", default="", help='As x-edge-output: "repair=false; strict=true".')
 @click.option("--json", "as_json", is_flag=True, help="Print the decisions as JSON, one a line.")
-def replay(file: Path, request: Path | None, output: str, as_json: bool) -> None:
+def replay(file: Path, request: Path | None, run_id: str, output: str, as_json: bool) -> None:
     """Read and judge the recorded answers in FILE again, and print each decision."""
     from edge import replay as replaying
 
-    sys.exit(replaying.replay_or_tell(file, request=request, output=output, as_json=as_json))
+    status = replaying.replay_or_tell(
+        file, request=request, output=output, as_json=as_json, run_id=run_id
+    )
+    sys.exit(status)
 
 
 @cli.command()

@@ -206,6 +206,7 @@ def _doorkeeper(settings: Settings) -> Doorkeeper:
                 models=frozenset(key.models),
                 observe=key.observe,
                 mirror=key.mirror,
+                trace=key.trace,
                 cancel=key.cancel,
             ),
         )

@@ -19,9 +19,10 @@ from edge.wire.strict_json import encode
 
 CHUNK = "chunk"
 FINISHED = "run.finished"
-TYPES = frozenset(
-    {"run.started", "attempt.started", "attempt.failed", CHUNK, "held", "answer", FINISHED}
-)
+TRACED = frozenset({"request", "received", "held"})
+"""Types that are told of traced runs only, and only to keys with the right ``trace``."""
+
+TYPES = TRACED | {"run.started", "attempt.started", "attempt.failed", CHUNK, "answer", FINISHED}
 """All types but ``gap``, which nobody can do without."""
 
 NOTE_BYTES = 512
@@ -31,6 +32,22 @@ Saying: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
 
 _DATA = b"data: "
 _DONE_EVENT = b"data: [DONE]"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a run's answer is judged by: ``facts`` is the inside of a JSON object."""
+
+    facts: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What a provider sent: ``chunks`` is a JSON array; ``live`` where its text may be shown."""
+
+    attempt: int
+    live: bool
+    chunks: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +82,9 @@ class Finished:
     judged: bool = True
 
 
-Note: TypeAlias = RunStarted | AttemptStarted | AttemptEnded | Held | Answered | Finished
+Note: TypeAlias = (
+    RunStarted | Asked | AttemptStarted | Received | AttemptEnded | Held | Answered | Finished
+)
 Piece: TypeAlias = bytes | Passed | Note
 """Whole SSE events as the emitter writes them, or as they passed through, or a note."""
 
@@ -73,7 +92,9 @@ _TYPE_OF: dict[type, str] = {
     bytes: CHUNK,
     Passed: CHUNK,
     RunStarted: "run.started",
+    Asked: "request",
     AttemptStarted: "attempt.started",
+    Received: "received",
     AttemptEnded: "attempt.failed",
     Held: "held",
     Answered: "answer",
@@ -82,6 +103,9 @@ _TYPE_OF: dict[type, str] = {
 
 
 _PINNED = frozenset({RunStarted, AttemptStarted, AttemptEnded})
+
+PINNED_REQUEST_BYTES = 32 * 1024
+"""A longer request leaves the replay buffer in its turn, as anything else does."""
 
 
 def type_of(piece: Piece) -> str:
@@ -98,6 +122,10 @@ def size_of(piece: Piece) -> int:
         return len(piece.events)  # type: ignore[union-attr]
     if kind is Answered:
         return NOTE_BYTES + len(piece.body)  # type: ignore[union-attr]
+    if kind is Received:
+        return NOTE_BYTES + len(piece.chunks)  # type: ignore[union-attr]
+    if kind is Asked:
+        return NOTE_BYTES + len(piece.facts)  # type: ignore[union-attr]
     if kind is Held:
         return NOTE_BYTES + piece.chars  # type: ignore[union-attr]
     return NOTE_BYTES
@@ -115,7 +143,10 @@ def frame_count(piece: Piece) -> int:
 
 def is_pinned(piece: Piece) -> bool:
     """Whether a piece says how the run or an attempt began or failed."""
-    return type(piece) in _PINNED
+    kind = type(piece)
+    if kind is Asked:
+        return len(piece.facts) <= PINNED_REQUEST_BYTES  # type: ignore[union-attr]
+    return kind in _PINNED
 
 
 def frames_of(piece: Piece, run_id: str, seq: int, at: float) -> Iterator[bytes]:
@@ -167,6 +198,11 @@ def _as_json(payload: bytes) -> bytes:
 def _note_frame(note: Note, told: dict[str, Any]) -> bytes:
     if isinstance(note, Answered):
         return encode(told)[:-1] + b',"answer":%b}' % (note.body or b"null")
+    if isinstance(note, Asked):
+        return encode(told)[:-1] + b",%b}" % note.facts
+    if isinstance(note, Received):
+        told |= {"attempt": note.attempt, "live": note.live}
+        return encode(told)[:-1] + b',"chunks":%b}' % note.chunks
     return encode({**told, **_facts(note)})
 
 

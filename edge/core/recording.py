@@ -7,12 +7,17 @@
 
 one object, or one a line, or chunks as the events of an SSE stream. Chunks that stand alone are one
 attempt together; frames are put together by run and attempt.
+
+Of a traced run the mirror tells all that its answers are read and judged by: what the provider
+sent, and the question (:func:`question_of`). Of other runs it tells what their clients got.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from edge.core.output_keys import OUTPUT_KEYS
+from edge.core.output_policy import OutputPolicy
 from edge.core.stream_events import (
     Finish,
     ReasoningDelta,
@@ -23,6 +28,12 @@ from edge.core.stream_events import (
 from edge.wire.openai_chunks import completion_to_chunks
 from edge.wire.sse import DONE_PAYLOAD, SseDecoder
 from edge.wire.strict_json import parse
+
+_ASKED = (
+    *("tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"),
+    *("response_format", "stream"),
+)
+"""Keys of a chat request that its answer is judged by."""
 
 _SAYING = (TextDelta, ReasoningDelta)
 _SSE_BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
@@ -38,10 +49,12 @@ class RecordedAttempt:
 
     Attributes:
         chunks: as the provider sent them; empty where only a mirror's frames are known.
+        live: whether the answer's text was shown as it came.
         held: of a mirror: what was read out of the chunks and not shown when it came.
         shown: of a mirror: what was shown at once, and how the answer ended.
         constrained: it was asked for through a JSON Schema.
         failed: the mirror's ``attempt.failed``.
+        missed: frames that are missing in it.
     """
 
     number: int = 1
@@ -50,15 +63,39 @@ class RecordedAttempt:
     shown: list[StreamEvent] = field(default_factory=list)
     constrained: bool = False
     failed: Mapping[str, Any] | None = None
+    live: bool = True
+    missed: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class RecordedRun:
-    """A run; ``request`` is the client's body, None where it was not recorded."""
+    """A run.
+
+    Attributes:
+        request: the client's body, as far as it matters; None where it was not recorded.
+        policy: how the run's answers were held back, judged and asked for again.
+        missed: frames that are missing before its first attempt.
+        ended: its end was recorded.
+    """
 
     name: str
     request: Mapping[str, Any] | None = None
     attempts: list[RecordedAttempt] = field(default_factory=list)
+    policy: OutputPolicy = OutputPolicy()
+    missed: int = 0
+    ended: bool = False
+
+
+def question_of(request: Mapping[str, Any], policy: OutputPolicy) -> dict[str, Any]:
+    """What the answers of a run are judged by, as its recording holds it.
+
+    Of the messages only those of the system are kept, and only where tools are described in them.
+    """
+    asked = {key: request[key] for key in _ASKED if request.get(key) is not None}
+    if policy.xml_completion_tool:
+        told = request.get("messages") or ()
+        asked["messages"] = [each for each in told if each.get("role") in ("system", "developer")]
+    return {"request": asked, "output": asdict(policy)}
 
 
 def read_recording(data: bytes) -> list[RecordedRun]:
@@ -108,6 +145,11 @@ def _add(runs: dict[str, RecordedRun], item: dict[str, Any], number: int) -> Non
     if isinstance(item.get("run_id"), str) and isinstance(item.get("type"), str):
         run = runs.setdefault(item["run_id"], RecordedRun(item["run_id"]))
         _add_frame(run, item)
+    elif item.get("type") == "gap":
+        # Of whose frames they are, nobody knows: of any that was under way.
+        for run in runs.values():
+            if not run.ended:
+                _add_frame(run, item)
     elif "upstream" in item or "chunks" in item:
         name = str(item.get("id") or f"line {number}")
         chunks = item["chunks"] if "chunks" in item else _chunks_of_case(item["upstream"])
@@ -141,11 +183,41 @@ def _add_frame(run: RecordedRun, frame: Mapping[str, Any]) -> None:
     if kind == "attempt.started":
         number, constrained = int(frame["attempt"]), bool(frame.get("constrained"))
         run.attempts.append(RecordedAttempt(number, constrained=constrained))
-    if not run.attempts:
-        return
-    attempt = run.attempts[-1]
+    elif kind == "request":
+        run.request, run.policy = frame.get("request"), _policy_of(frame.get("output"))
+    elif kind == "gap":
+        holder = run.attempts[-1] if run.attempts else run
+        holder.missed += int(frame.get("missed") or 0)
+    elif kind == "run.finished":
+        run.ended = True
+    elif kind == "attempt.failed" and frame.get("attempt") not in _numbers(run):
+        run.attempts.append(RecordedAttempt(int(frame.get("attempt") or 0), failed=frame))
+    elif run.attempts:
+        _add_to_attempt(run.attempts[-1], frame)
+
+
+def _numbers(run: RecordedRun) -> set[int]:
+    return {attempt.number for attempt in run.attempts}
+
+
+def _policy_of(output: Any) -> OutputPolicy:
+    """The policy of a run; keys that this version does not know are passed over."""
+    told = output if isinstance(output, dict) else {}
+    try:
+        return OutputPolicy(
+            **{name: key.check(told[name]) for name, key in OUTPUT_KEYS.items() if name in told}  # type: ignore[arg-type]
+        )
+    except ValueError as error:
+        raise NoRecording(f"a run's output policy cannot be read: {error}") from None
+
+
+def _add_to_attempt(attempt: RecordedAttempt, frame: Mapping[str, Any]) -> None:
+    kind = frame["type"]
     if kind == "attempt.failed":
         attempt.failed = frame
+    elif kind == "received":
+        attempt.chunks += [each for each in frame.get("chunks") or () if isinstance(each, dict)]
+        attempt.live = frame.get("live") is not False
     elif kind == "held":
         held = [event for each in frame.get("held") or () if (event := _held(each)) is not None]
         attempt.held += held

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from edge.core.attempt import AttemptOutcome, outcome_of_error
+from edge.core.attempt import MODEL_FAILURE, AttemptOutcome, outcome_of_error
 from edge.core.collect import Collector
 from edge.core.collected import CollectedOutput
 from edge.core.constrain import constrained_request
@@ -25,13 +25,14 @@ from edge.core.retry import Accept, Again, Fail, RetryPolicy, decide
 from edge.core.schemas import CompiledContract, compile_contract
 from edge.core.stream_events import Finish, ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
 from edge.core.validate import judge
-from edge.core.verdict import Invalid
-from edge.errors import EdgeError, ProviderProtocolError
+from edge.core.verdict import Invalid, Reason
+from edge.errors import EdgeError, ProviderError, ProviderProtocolError
 from edge.wire.openai_chat import chat_request
 from edge.wire.openai_chunks import chunk_error
 
 _RECORDED = "recorded"
 _SHOWN = 120
+_IN_WORDS = {"feedback": "with feedback", "constrained": "constrained to a schema"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,9 @@ class Decision:
     """One thing that was decided.
 
     Attributes:
-        kind: ``run``, ``attempt``, ``then`` (what was decided when it was recorded), ``held``,
-            ``released``, ``call``, ``finish``, ``repair``, ``valid``, ``invalid``, ``error``,
-            ``retry``.
+        kind: ``run``, ``attempt``, ``then`` (what was decided when it was recorded), ``missing``
+            (what the recording lacks), ``held``, ``released``, ``call``, ``finish``, ``repair``,
+            ``valid``, ``invalid``, ``error``, ``retry``.
         message: a sentence.
         details: its values, for JSON.
     """
@@ -58,20 +59,25 @@ def replay_run(
 
     Args:
         run: what was recorded.
-        request: the client's body, where the recording has none.
+        request: the client's body, in the place of the recorded one.
         output: overrides of the output policy, as in ``x-edge-output``.
 
     Raises:
         InvalidRequest: the request, or the overrides, would be refused.
     """
-    body = _body(run.request if run.request is not None else request)
+    asked = run.request if request is None else request
+    body = _body(asked)
     chat = chat_request(body)
-    policy = apply_overrides(OutputPolicy(), header=output, metadata=chat.metadata)
+    policy = apply_overrides(run.policy, header=output, metadata=chat.metadata)
     compiled = compile_contract(
         contract_of(chat, strict=policy.strict, xml_completion_tool=policy.xml_completion_tool)
     )
     tools = ", ".join(compiled.contract.tools) or "no tools"
     yield Decision("run", f"{run.name}: {tools} offered", {"run": run.name})
+    if asked is None:
+        yield Decision("missing", "the request was not recorded: no tools are known of it")
+    if run.missed:
+        yield _missing(run.missed)
     retries = RetryPolicy(
         max_attempts=policy.max_attempts,
         feedback=policy.feedback,
@@ -108,17 +114,51 @@ class _Replayed:
         number = attempt.number
         how = " (constrained)" if attempt.constrained else ""
         yield Decision("attempt", f"attempt {number}{how}", {"attempt": number})
+        if attempt.missed:
+            yield _missing(attempt.missed)
         if attempt.failed is not None:
             category, reason = attempt.failed.get("category"), attempt.failed.get("reason")
             told = {"category": category, "reason": reason}
             yield Decision("then", f"it was recorded as failed: {category}: {reason}", told)
+        failed = attempt.failed or {}
+        unjudged = failed.get("status") not in (None, "validation_failed")
+        nothing = not (attempt.chunks or attempt.held or attempt.shown)
+        if nothing and (unjudged or failed.get("category") == MODEL_FAILURE):
+            yield from self._broke_off(failed)
+            return
         try:
             output = yield from self._read()
         except EdgeError as error:
             self.outcome = outcome_of_error(error, attempt=number, provider=_RECORDED)
             yield Decision("error", error.message, {"category": self.outcome.category})
             return
-        yield from self._judge(output)
+        if unjudged:
+            yield from self._broke_off(failed)
+        elif self._policy.validate == "off":
+            yield Decision("valid", "it was not judged: validate is off", {"judged": False})
+        else:
+            yield from self._judge(output)
+
+    def _broke_off(self, failed: Mapping[str, Any]) -> Iterator[Decision]:
+        """What came from outside cannot come again: it is taken as it was recorded."""
+        status, category = failed["status"], str(failed.get("category"))
+        reason = str(failed.get("reason") or category)
+        told = f"no answer to judge; taken as it was recorded: {status}"
+        yield Decision("error", told, {"category": category})
+        self.outcome = AttemptOutcome(
+            attempt=self._attempt.number,
+            provider=_RECORDED,
+            status=status,
+            category=category,
+            error=ProviderError(reason, provider=_RECORDED),
+            reasons=(Reason("not_json", reason),) if category == MODEL_FAILURE else (),
+            made_calls=category == MODEL_FAILURE,
+            committed=self._is_shown(),
+        )
+
+    def _is_shown(self) -> bool:
+        """Whether the client had been given something that cannot be taken back."""
+        return self._policy.buffer == "off" and self._attempt.live and bool(self._attempt.chunks)
 
     def _read(self) -> Generator[Decision, None, CollectedOutput]:
         if not self._attempt.chunks:
@@ -127,7 +167,8 @@ class _Replayed:
         if self._attempt.constrained:
             _, read_back = constrained_request(self._body, contract)
             contract = Contract()
-        normalizer, collector = Normalizer(contract, self._policy), Collector()
+        normalizer = Normalizer(contract, self._policy, live=self._attempt.live)
+        collector = Collector()
         narrator = _Narrator()
         for number, chunk in enumerate(self._attempt.chunks, 1):
             fault = chunk_error(chunk)
@@ -144,7 +185,11 @@ class _Replayed:
         output = collector.output()
         if read_back is None:
             return output
-        return read_calls(read_back(output), self._compiled.contract, self._policy)
+        read = read_calls(read_back(output), self._compiled.contract, self._policy)
+        for before, after in zip(output.choices, read.choices, strict=True):
+            if not before.calls:
+                yield from map(_call, after.calls)
+        return read
 
     def _read_events(self) -> Generator[Decision, None, CollectedOutput]:
         """From a mirror's frames: the reading was done then, the judging is done again."""
@@ -164,12 +209,15 @@ class _Replayed:
                 details = {"category": reason.category, "param": reason.param}
                 where = f" (at {reason.param})" if reason.param else ""
                 yield Decision("invalid", f"{reason.category}{where}: {reason.message}", details)
+            if self._policy.validate == "observe":
+                return  # it is counted, and delivered all the same
             self.outcome = AttemptOutcome(
                 attempt=self._attempt.number,
                 provider=_RECORDED,
                 status="validation_failed",
                 category=verdict.reasons[0].category,
                 reasons=verdict.reasons,
+                committed=self._is_shown(),
                 made_calls=any(choice.calls for choice in output.choices),
             )
             return
@@ -247,11 +295,17 @@ def _next(outcomes: list[AttemptOutcome], retries: RetryPolicy) -> Decision:
         case Again() as again:
             how = [name for name in ("feedback", "constrained") if getattr(again, name)]
             elsewhere = ["on another target, if there is one"] if again.avoid else []
-            told = ", ".join(["asked again", *(f"with {name}" for name in how), *elsewhere])
+            words = [_IN_WORDS[name] for name in how]
+            told = ", ".join(["asked again", *words, *elsewhere])
             return Decision("retry", told, {"decision": "again", "how": how})
         case Fail(error):
             told = f"the run ends: {error.type}: {error.message}"
             return Decision("retry", told, {"decision": "fail", "error": error.type})
+
+
+def _missing(frames: int) -> Decision:
+    told = f"{frames} frames were missed when it was recorded: what follows may differ"
+    return Decision("missing", told, {"frames": frames})
 
 
 def _body(request: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import orjson
 from rich.console import Console
 from rich.text import Text
 
-from edge.core.recording import NoRecording, read_recording
+from edge.core.recording import NoRecording, RecordedRun, read_recording
 from edge.core.replay_run import Decision, replay_run
 from edge.errors import EdgeError
 from edge.tail.shown import plain
@@ -17,6 +17,7 @@ _STYLE = {
     "run": "bold",
     "attempt": "bold",
     "then": "dim",
+    "missing": "yellow",
     "held": "yellow",
     "released": "dim",
     "call": "cyan",
@@ -28,8 +29,10 @@ _STYLE = {
 }
 
 
-def replay_or_tell(file: Path, *, request: Path | None, output: str, as_json: bool) -> int:
-    """Print every decision on the runs in ``file``; returns the exit status.
+def replay_or_tell(
+    file: Path, *, request: Path | None, output: str, as_json: bool, run_id: str = ""
+) -> int:
+    """Print every decision on the runs in ``file``, or on one; returns the exit status.
 
     It is 0 where every run's last answer is accepted, 2 where one is not, 1 where nothing could
     be replayed, which is told on stderr.
@@ -37,7 +40,7 @@ def replay_or_tell(file: Path, *, request: Path | None, output: str, as_json: bo
     accepted = True
     try:
         body = orjson.loads(request.read_bytes()) if request else None
-        for run in read_recording(file.read_bytes()):
+        for run in _chosen(read_recording(file.read_bytes()), run_id):
             last: Decision | None = None
             for last in replay_run(run, request=body, output=output):
                 _print(last, as_json=as_json)
@@ -46,6 +49,13 @@ def replay_or_tell(file: Path, *, request: Path | None, output: str, as_json: bo
         click.echo(f"edge: {file}: {plain(error)}", err=True)
         return 1
     return 0 if accepted else 2
+
+
+def _chosen(runs: list[RecordedRun], run_id: str) -> list[RecordedRun]:
+    chosen = [run for run in runs if run_id in ("", run.name)]
+    if not chosen:
+        raise NoRecording(f"there is no run {run_id!r} in it")
+    return chosen
 
 
 def line_of(decision: Decision) -> Text:

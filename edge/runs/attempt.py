@@ -271,7 +271,9 @@ class _Intake:
         self._record = record
         self._answer = answer
         self._read_back = question.read_back
-        self._normalizer = Normalizer(question.contract, run.policy, live=answer.is_live)
+        self._live = answer.is_live
+        self._traced = run.policy.trace
+        self._normalizer = Normalizer(question.contract, run.policy, live=self._live)
         self._collector = Collector()
         self._max_held = run.policy.max_held_bytes
         self._complete = False
@@ -291,6 +293,8 @@ class _Intake:
         feed = self._normalizer.feed
         while chunks := await stream.receive():
             deadline.progress()
+            if self._traced and self._run.mirror is not None:
+                self._run.mirror.received(chunks, live=self._live)
             if self._run.phase == "waiting" and any(map(says_something, chunks)):
                 self._run.phase = "streaming"
                 self._record.chunk_came()

@@ -5,16 +5,19 @@ and, if somebody listens, one look and a wake-up. Everything else (making frames
 out) is done by the hub's own task.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import trio
 
 from edge.core.mirror_frames import (
     Answered,
+    Asked,
     Finished,
     Held,
     Note,
     Piece,
+    Received,
     frame_count,
     frames_of,
     is_pinned,
@@ -26,6 +29,7 @@ from edge.core.replay import ReplayBuffer, Stamped
 from edge.core.run_events import AttemptEnded, AttemptStarted, RunEnded, RunStarted
 from edge.core.stream_events import ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
 from edge.runs.subscription import Frame, Subscription
+from edge.wire.strict_json import encode
 from edge.wire.websocket import text_frame
 
 SAYING = (TextDelta, ReasoningDelta, ToolCallDelta)
@@ -114,7 +118,15 @@ class Feed:
         if said:
             self.note(Held(self.attempt, said, sum(map(_chars, said))))
 
+    def received(self, chunks: Sequence[Mapping[str, Any]], *, live: bool) -> None:
+        """The provider sent these chunks, and they have not been read yet."""
+        self.note(Received(self.attempt, live, encode(chunks)))
+
     # What the hub calls.
+
+    def asked(self, question: Mapping[str, Any]) -> None:
+        """What a traced run's answer is judged by."""
+        self.note(Asked(encode(question)[1:-1]))
 
     def attempt_started(self, started: AttemptStarted) -> None:
         """An attempt was dispatched."""

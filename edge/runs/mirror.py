@@ -26,6 +26,7 @@ from typing import TypeAlias
 import trio
 
 from edge.core.mirror_frames import CHUNK, Piece, gap_frame, is_pinned
+from edge.core.recording import question_of
 from edge.core.replay import Replayed, Stamped
 from edge.core.run_events import (
     AttemptEnded,
@@ -36,7 +37,7 @@ from edge.core.run_events import (
     RunStarted,
 )
 from edge.runs.feed import Feed
-from edge.runs.registry import Registry
+from edge.runs.registry import ChatRun, Registry
 from edge.runs.subscription import GOING_AWAY, HOPELESS, MirrorLimits, Subscription
 from edge.wire.websocket import text_frame
 
@@ -119,6 +120,8 @@ class MirrorHub:
                 feed.listeners[watcher] = None
         self._connect(feed)
         feed.note(event)
+        if isinstance(run, ChatRun) and run.policy.trace and feed.replay.max_bytes:
+            feed.asked(question_of(run.request.raw, run.policy))
 
     def _connect(self, feed: Feed) -> None:
         """Let the run leave its bytes, if there is anybody who can see them."""

@@ -33,6 +33,8 @@ class KeyRights:
         models: public model names it may use; empty is all.
         observe: it sees the runs of other keys too.
         mirror: it may follow the runs it sees.
+        trace: of traced runs that it follows it is told what is told of them alone: what they were
+            asked, what their providers sent, and what was held back.
         cancel: it may cancel the runs it sees.
     """
 
@@ -41,6 +43,7 @@ class KeyRights:
     models: frozenset[str] = frozenset()
     observe: bool = False
     mirror: bool = True
+    trace: bool = True
     cancel: bool = True
 
     def may_use(self, model: str) -> bool:

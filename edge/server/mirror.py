@@ -1,7 +1,7 @@
 """``/v1/runs/{id}/mirror`` and ``/v1/mirror``: runs as they happen, over a WebSocket.
 
-A key may follow the runs it may see, if it has the right ``mirror``. What a traced run holds back
-is told to whoever may follow it: who has a run traced asks for that.
+A key may follow the runs it may see, if it has the right ``mirror``. What is told of traced runs
+alone (what a provider sent, what is held back) is told to keys with the right ``trace``.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from functools import partial
 
 import trio
 
-from edge.core.mirror_frames import TYPES
+from edge.core.mirror_frames import TRACED, TYPES
 from edge.errors import InvalidRequest
 from edge.runs.mirror import MirrorHub
 from edge.runs.subscription import NOT_ALLOWED, OVER, Ending, Subscription
@@ -36,13 +36,13 @@ class MirrorHandler:
             Unauthorized, InvalidRequest: before the handshake is complete.
         """
         rights = self._doorkeeper.identify(socket.request.headers)
-        types = wanted_types(socket.arguments)
+        types = told_types(rights, wanted_types(socket.arguments))
         await hold(socket, partial(self._one, socket, run_id, rights, types))
 
     async def all(self, socket: ClientSocket) -> None:
         """Follow every run the key may see, until the client leaves; raises as :meth:`one`."""
         rights = self._doorkeeper.identify(socket.request.headers)
-        types = wanted_types(socket.arguments)
+        types = told_types(rights, wanted_types(socket.arguments))
         await hold(socket, partial(self._all, socket, rights, types))
 
     async def _one(
@@ -77,6 +77,11 @@ def wanted_types(arguments: Mapping[str, str]) -> frozenset[str] | None:
         known = ", ".join(sorted(TYPES))
         raise InvalidRequest(f"{unknown[0]!r} is no type; there are {known}", param="types")
     return types
+
+
+def told_types(rights: KeyRights, wanted: frozenset[str] | None) -> frozenset[str] | None:
+    """Of the wanted types those that the key may be told; None for all."""
+    return wanted if rights.trace else (TYPES if wanted is None else wanted) - TRACED
 
 
 async def _tell(socket: ClientSocket, subscription: Subscription) -> Ending:

@@ -79,6 +79,7 @@ class KeySettings:
         models: public model names it may use; empty is all.
         observe: it sees the runs of other keys too.
         mirror: it may follow the runs it sees.
+        trace: it is told what traced runs hold back, too.
         cancel: it may cancel the runs it sees.
     """
 
@@ -88,6 +89,7 @@ class KeySettings:
     models: tuple[KeyModel, ...] = ()
     observe: bool = False
     mirror: bool = True
+    trace: bool = True
     cancel: bool = True
 
 

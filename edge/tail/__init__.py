@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -17,6 +18,9 @@ __all__ = ["CannotFollow", "Target", "tail", "tail_or_tell"]
 REFRESH_S = 0.25
 OVERVIEW_TYPES = ("run.started", "attempt.started", "attempt.failed", "run.finished")
 """All that the table of runs shows: their text need not travel."""
+
+READING_TYPES = (*OVERVIEW_TYPES, "chunk", "answer", "held")
+"""All that is shown of one run: what its provider sent need not travel."""
 
 
 INTERRUPTED = 130
@@ -49,7 +53,7 @@ def tail(target: Target, *, as_json: bool = False, record: Path | None = None) -
     Args:
         target: what to follow; its ``types`` are chosen here.
         as_json: print the frames instead of showing them.
-        record: file to write the frames into as well.
+        record: file to write the frames into as well; it gets every type.
 
     Raises:
         CannotFollow: see :class:`CannotFollow`.
@@ -58,8 +62,8 @@ def tail(target: Target, *, as_json: bool = False, record: Path | None = None) -
     """
     console = Console(highlight=False)
     overview = target.run_id is None and not as_json
-    if overview and record is None:
-        target = Target(url=target.url, key=target.key, types=OVERVIEW_TYPES)
+    if record is None and not as_json:
+        target = replace(target, types=OVERVIEW_TYPES if overview else READING_TYPES)
     with ExitStack() as stack:
         watcher: Lines | Reading | Overview
         if as_json:

@@ -56,7 +56,13 @@ key = "env:S"
 observe = true
 mirror = false
 """
-ENVIRON = {"A": "key-of-a", "B": "key-of-b", "W": "key-of-watcher", "S": "key-of-shy"}
+ENVIRON = {
+    "A": "key-of-a",
+    "B": "key-of-b",
+    "W": "key-of-watcher",
+    "S": "key-of-shy",
+    "C": "key-of-clerk",
+}
 WEATHER = tool("weather", "city", city={"type": "string"})
 
 
@@ -202,25 +208,6 @@ async def test_a_failed_run_is_told_with_its_error() -> None:
     assert frames[-1]["error_type"]
 
 
-@pytest.mark.parametrize("traced", [True, False])
-async def test_what_is_held_back_is_told_of_traced_runs_only(traced: bool) -> None:
-    script = by_attempt(calls("weather", {"town": "Bern"}), calls("weather", {"city": "Bern"}))
-    async with (
-        openai_server(script) as upstream,
-        gateway(upstream_config(upstream.base_url)) as edge,
-        open_socket(edge.url, "/v1/mirror") as follower,
-    ):
-        request = chat(stream=True, tools=[WEATHER])
-        if traced:
-            request["metadata"] = {"edge.trace": "true"}
-        await ask_once(edge.url, request)
-        frames = await follower.until("run.finished")
-
-    held = [(frame["attempt"], frame["held"]) for frame in frames if frame["type"] == "held"]
-    names = [(attempt, orjson.loads(said["arguments"])) for attempt, (said,) in held]
-    assert names == ([(1, {"town": "Bern"}), (2, {"city": "Bern"})] if traced else [])
-
-
 async def test_a_given_up_run_is_told_as_cancelled() -> None:
     async with (
         openai_server(silent) as upstream,
@@ -341,6 +328,8 @@ async def test_a_follower_that_reads_nothing_delays_no_run_and_is_told_the_gap()
             connect(edge.url) as client,
             connect(edge.url, receive_buffer=4096) as stuck,
         ):
+            # A busy machine may take long for it; here nobody is to be found hopeless.
+            hub(edge)._limits = replace(hub(edge)._limits, stalled_s=float("inf"))
             await send(client, chat(stream=True))
             await edge.phase_reached("streaming")
             await stuck.request(f"/v1/runs/{run_id(edge)}/mirror", headers=HANDSHAKE)

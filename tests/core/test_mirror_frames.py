@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from edge.core.emit import ChunkEmitter, Identity
 from edge.core.mirror_frames import (
     NOTE_BYTES,
+    PINNED_REQUEST_BYTES,
     TYPES,
     Answered,
+    Asked,
     Finished,
     Held,
     Passed,
     Piece,
+    Received,
     frame_count,
     frames_of,
     gap_frame,
@@ -45,8 +48,11 @@ SOUND = AttemptEnded(
 )  # fmt: skip
 ENDED = RunEnded(run_id="run_1", status="success", attempts=2, at=1.0, total_s=1.5)
 HELD = Held(1, (TextDelta("te"), ReasoningDelta("r"), ToolCallDelta("f", "{}", fault="x")), 5)
+ASKED = Asked(b'"request":{"tools":[]},"output":{"strict":true}')
+RECEIVED = Received(2, False, b'[{"choices":[]}]')
 NOTES: list[Piece] = [
-    STARTED, ATTEMPT, FAILED, HELD, Answered(b'{"a":1}'), Finished(ENDED, (FAILED, SOUND))
+    STARTED, ASKED, ATTEMPT, RECEIVED, FAILED, HELD, Answered(b'{"a":1}'),
+    Finished(ENDED, (FAILED, SOUND)),
 ]  # fmt: skip
 
 texts = st.text(max_size=20)
@@ -104,7 +110,19 @@ def test_every_note_is_one_frame_of_a_known_type(note: Piece) -> None:
 
 def test_beginnings_and_failures_are_pinned() -> None:
     pinned = [type_of(note) for note in NOTES if is_pinned(note)]
-    assert pinned == ["run.started", "attempt.started", "attempt.failed"]
+    assert pinned == ["run.started", "request", "attempt.started", "attempt.failed"]
+
+
+def test_a_request_is_pinned_unless_it_is_long() -> None:
+    assert not is_pinned(Asked(b" " * (PINNED_REQUEST_BYTES + 1)))
+
+
+def test_what_a_run_was_asked_and_what_came_are_told_as_they_are() -> None:
+    (asked,), (received,) = frames(ASKED), frames(RECEIVED)
+
+    assert (asked["request"], asked["output"]) == ({"tools": []}, {"strict": True})
+    assert (received["attempt"], received["live"]) == (2, False)
+    assert received["chunks"] == [{"choices": []}]
 
 
 def test_the_end_of_a_run_tells_its_attempts_usage_and_times() -> None:

@@ -12,9 +12,20 @@ from typing import Any
 
 import pytest
 import trio
+from click.testing import CliRunner
 
+from edge.cli import cli
 from edge.settings import Settings
-from tests.fakes.gateway import RunningGateway, ask_once, chat, gateway, tool
+from tests.fakes.gateway import (
+    RunningGateway,
+    ask_once,
+    chat,
+    gateway,
+    tool,
+    upstream_config,
+)
+from tests.fakes.openai_scripts import by_attempt, streams
+from tests.fakes.openai_server import openai_server
 
 PATIENCE_S = 60.0
 LOOK = tool("look", "sku", sku={"type": "string"})
@@ -66,6 +77,30 @@ async def test_a_run_is_read_with_its_attempts_and_what_was_held() -> None:
     assert lines[-1].startswith("✓ success: 2 attempts")
 
 
+async def test_a_recorded_run_is_read_and_judged_again_just_as_it_was(tmp_path: Path) -> None:
+    record = tmp_path / "run.jsonl"
+    text = '<tool_call>{"name": "look", "arguments": {"sku": %s}}</tool_call>'
+    script = by_attempt(streams("Well. ", text % "7"), streams(text % '"a-7",'))
+    async with openai_server(script) as upstream:
+        config = upstream_config(upstream.base_url, output="trace = true")
+        async with gateway(config) as edge:
+            run_id = await a_run(edge, "coder", tools=[LOOK])
+            done = await tail(run_id, "--url", edge.url, "--record", str(record))
+    again = CliRunner().invoke(cli, ["replay", str(record), "--json"])
+
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in again.stdout.splitlines()]
+    assert again.exit_code == 0, again.stderr
+    (then,) = [each for each in told if each["kind"] == "then"]
+    (refused,) = [each for each in told if each["kind"] == "invalid"]
+    assert (refused["category"], refused["param"]) == ("schema", "tool_calls[0].arguments.sku")
+    assert then["category"] == "schema"
+    assert refused["message"].endswith(then["reason"])
+    assert [each["form"] for each in told if each["kind"] == "call"] == ["hermes", "hermes"]
+    assert [each["decision"] for each in told if each["kind"] == "retry"] == ["again", "accept"]
+    assert "missing" not in {each["kind"] for each in told}
+
+
 async def test_frames_are_printed_for_pipes_and_recorded(tmp_path: Path) -> None:
     record = tmp_path / "run.jsonl"
     async with gateway(Settings.simulated(bind=["127.0.0.1:0"])) as edge:
@@ -103,7 +138,7 @@ async def test_all_runs_are_followed_as_they_happen(tmp_path: Path) -> None:
             process.terminate()
 
     types = [json.loads(line)["type"] for line in seen.splitlines()]
-    assert types[:2] == ["run.started", "attempt.started"]
+    assert types[:3] == ["run.started", "request", "attempt.started"]
     assert run_id.encode() in seen
 
 

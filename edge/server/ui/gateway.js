@@ -1,6 +1,7 @@
 // The gateway as the page talks to it: calls with the key, and a mirror that comes back.
 
 const KEY = "edge.key";
+const TYPES = "run.started,attempt.started,attempt.failed,chunk,answer,run.finished";
 
 export const storedKey = () => sessionStorage.getItem(KEY) || "";
 export const storeKey = (key) => sessionStorage.setItem(KEY, key);
@@ -31,7 +32,7 @@ export class Mirror {
     // A browser does not tell why a handshake was refused, so a key is tried here first.
     if (listed.status === 401) return this.on.refused();
     if (listed.status !== 200) return this.#later();
-    const address = new URL("/v1/mirror", location.href);
+    const address = new URL(`/v1/mirror?types=${TYPES}`, location.href);
     address.protocol = address.protocol.replace("http", "ws");
     const socket = new WebSocket(address, ["edge.mirror", ...keyProtocol()]);
     socket.onopen = () => { this.#wait = 500; this.on.opened(); };

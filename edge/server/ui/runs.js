@@ -16,7 +16,10 @@ export class Runs {
 
   take(frame) {
     const {run_id: id, type} = frame;
-    if (type === "gap") this.counts.missed += frame.missed;
+    if (type === "gap") {
+      this.counts.missed += frame.missed;
+      if (!id) for (const run of this.rows.values()) run.holed = true; // whose they are is not told
+    }
     if (!id) return;
     if (type === "run.started" && !this.rows.has(id) && !this.running.has(id)) {
       this.running.add(id);
@@ -76,7 +79,7 @@ export const isGiveUp = (status) => status === "cancelled" || status === "draine
 
 export function newRun(id, at, facts) {
   return {
-    id, started: at, ended: 0, seq: 0, missed: 0, model: facts.model, key: facts.key || "",
+    id, started: at, ended: 0, seq: 0, missed: 0, holed: false, model: facts.model, key: facts.key || "",
     status: "running", error: "", text: "", reasoning: "", calls: [], attempts: [], total: null,
   };
 }
@@ -85,8 +88,10 @@ export function newRun(id, at, facts) {
 export function fold(run, frame) {
   if (frame.seq && frame.seq <= run.seq) return false;
   if (frame.seq) {
-    const skipped = frame.seq - run.seq - 1 + (frame.type === "gap" ? 1 : 0);
-    run.missed += skipped;
+    // A number may also be left out because this key is not told what is told of traced runs.
+    if (frame.type === "gap") run.missed += frame.seq - run.seq;
+    else if (run.holed) run.missed += frame.seq - run.seq - 1;
+    run.holed = false;
     run.seq = frame.seq;
   }
   switch (frame.type) {
@@ -120,6 +125,7 @@ function setAttempt(run, attempt) {
 }
 
 function takeChunk(run, chunk) {
+  if (!chunk) return; // what passes through may be any JSON
   if (chunk.error) run.error = chunk.error.message || chunk.error.type;
   for (const choice of chunk.choices || []) takeMessage(run, choice.delta || {});
 }
