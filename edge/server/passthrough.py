@@ -48,7 +48,7 @@ USUAL_PATHS = (
 """Those that are worth a short cut; any other one is served all the same."""
 
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
-_OURS = frozenset({"models", "runs", "mirror"})
+OWN = frozenset({"mirror", "models", "providers", "runs"})
 """First parts of paths that are the gateway's own, and take no POST."""
 
 _TRAVELS = frozenset(
@@ -240,6 +240,6 @@ def provider_path(path: str) -> str:
     rest = path.removeprefix(PREFIX)
     if not path.startswith(f"{PREFIX}/") or not _PATH.fullmatch(rest):
         raise NotFound("there is nothing at this address")
-    if rest.split("/")[1] in _OURS:
+    if rest.split("/")[1] in OWN:
         raise MethodNotAllowed("this address takes no POST")
     return rest

@@ -103,7 +103,7 @@ def chat_request(raw: object) -> ChatRequest:
     """The chat request in a parsed body; raises as :func:`decode_chat_request`."""
     if not isinstance(raw, dict):
         raise refusal([mismatch("an object", raw)])
-    body = structure(_converter, raw, _Body)
+    body = structure(_converter, raw, ChatBody)
     tools = tuple(body.functions or [tool.function for tool in body.tools or ()])
     choice = body.tool_choice or body.function_call or AUTO
     if body.tools and body.functions:
@@ -201,18 +201,18 @@ def _say_metadata(body: dict[str, Any], more: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _StreamOptions:
+class StreamOptions:
     include_usage: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Body:
+class ChatBody:
     """The keys that are decided on; names are the wire's."""
 
     model: Name
     messages: Messages
     stream: bool | None = None
-    stream_options: _StreamOptions | None = None
+    stream_options: StreamOptions | None = None
     n: ChoiceCount | None = None
     tools: list[ToolSpec] | None = None
     functions: list[FunctionSpec] | None = None
