@@ -8,7 +8,6 @@ That is the model's failure, not the server's, and nothing but the message tells
 (:func:`is_model_failure`).
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -28,6 +27,7 @@ from edge.errors import (
     RunTimeout,
     ToolValidationRetryError,
 )
+from edge.wire.strict_json import MalformedJson, parse
 
 AttemptStatus: TypeAlias = Literal[
     "success",
@@ -213,8 +213,8 @@ def _tells_of_model(message: str) -> bool:
 def _upstream_message(error: ProviderRefused) -> str:
     """The message inside an error body; servers put it in one of four places."""
     try:
-        body = json.loads(error.upstream_body)
-    except ValueError:
+        body = parse(error.upstream_body)
+    except MalformedJson:
         return ""
     return _message_in(body)
 

@@ -1,8 +1,9 @@
 """Calls that a server hands out natively and leaves in the text as well, told once."""
 
-import orjson
+from typing import Any
 
 from edge.core.stream_events import ToolCallDelta
+from edge.wire.strict_json import MalformedJson, parse
 
 
 def drop_echoes(calls: tuple[ToolCallDelta, ...]) -> tuple[ToolCallDelta, ...]:
@@ -24,6 +25,10 @@ def _echoes(call: ToolCallDelta, native: set[tuple[str, str]]) -> bool:
 
 def _same_json(one: str, other: str) -> bool:
     try:
-        return bool(orjson.loads(one) == orjson.loads(other))
-    except orjson.JSONDecodeError:
+        return bool(_value(one) == _value(other))
+    except MalformedJson:
         return False
+
+
+def _value(text: str) -> Any:
+    return parse(text.encode("utf-8", "surrogatepass"))

@@ -97,8 +97,7 @@ class LenientReader:
         self.skip_space()
         char = self.text[self.position : self.position + 1]
         if char in ("{", "["):
-            if len(self._path) >= MAX_DEPTH:
-                raise self.fault("too_deep", f"is nested deeper than {MAX_DEPTH} levels")
+            self.check_depth()
             return self._object() if char == "{" else self._array()
         if char in ('"', "'") and char:
             return self.string()
@@ -119,6 +118,11 @@ class LenientReader:
     def fault(self, kind: FaultKind, what: str) -> JsonFault:
         """A fault at the current place."""
         return JsonFault(kind, what, self.position, self.path())
+
+    def check_depth(self) -> None:
+        """Before a container is read: whether it is not nested too deeply to be."""
+        if len(self._path) >= MAX_DEPTH:
+            raise self.fault("too_deep", f"is nested deeper than {MAX_DEPTH} levels")
 
     def path(self) -> str:
         """Where in the value we are, as ``arguments.steps[2]``."""

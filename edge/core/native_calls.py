@@ -20,6 +20,7 @@ import orjson
 
 from edge.core.stream_events import ToolCallDelta
 from edge.errors import ProviderProtocolError
+from edge.wire.strict_json import encode
 
 MAX_CALLS = 1024
 """Calls of one choice; each costs memory before it has said a word."""
@@ -184,7 +185,7 @@ def _arguments(function: Mapping[str, Any]) -> str:
         return value
     if value is None:
         return ""
-    return orjson.dumps(value).decode()
+    return encode(value).decode()
 
 
 def _is_json(text: str) -> bool:

@@ -130,9 +130,10 @@ class StreamTap:
         self._open.clear()
         if not rest:
             return b""
+        whole_events = self._recent.copy()
         passed = self._whole(rest, self._sent)
         if rest.rpartition(b"data:")[2].strip() != b"[DONE]":
-            self._recent.pop()
+            self._recent = whole_events
         return passed
 
     @property

@@ -26,6 +26,7 @@ from edge.errors import (
     RateLimited,
 )
 from edge.runs.reply import Reply
+from edge.wire.strict_json import MalformedJson, parse
 
 HeaderPairs = Sequence[tuple[bytes, bytes]]
 
@@ -127,8 +128,8 @@ def _own_bytes(error: EdgeError) -> bytes:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        tree = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        tree = parse(body)
+    except MalformedJson:
         return {}
     return tree if isinstance(tree, dict) else {}
 
@@ -137,5 +138,5 @@ def _dump(tree: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(tree)
     except orjson.JSONEncodeError:
-        # A lone surrogate out of a model's text; the standard library escapes it.
+        # A lone surrogate out of a model's text, or an integer beyond 64 bits.
         return json.dumps(tree).encode("ascii")

@@ -8,6 +8,7 @@ what a server must know beyond the grammar:
   ``max_body_bytes`` (413, told while it arrives, not after);
 * HTTP/2, asked for by its preface or by a version, is refused with 505; ``Upgrade: h2c`` is
   ignored, as RFC 9110 section 7.8 allows: the request is answered over HTTP/1.1, body and all;
+* a transfer coding other than ``chunked`` alone is refused with 501;
 * ``Upgrade: websocket`` ends HTTP on this connection: the sink gets the head, written anew, and
   every byte behind it.
 
@@ -279,6 +280,11 @@ class RequestParser:
             return
         if version == "1.1" and sum(name == b"host" for name, _ in self._headers) != 1:
             self._fault = ProtocolFault(400, "A request needs exactly one Host header.")
+            return
+        codings = [value.lower() for name, value in self._headers if name == b"transfer-encoding"]
+        if codings not in ([], [b"chunked"]):
+            # llhttp looks at the last coding only; whoever stands before us may look at another.
+            self._fault = ProtocolFault(501, "No transfer coding but chunked is served here.")
             return
         self._request = IncomingRequest(
             parser.get_method().decode("ascii"),

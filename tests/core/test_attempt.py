@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edge.core.attempt import MODEL_FAILURE, AttemptOutcome, classify, outcome_of_error
 from edge.core.verdict import Reason
@@ -141,3 +143,27 @@ def test_faults_of_the_text_do_not_blame_the_calls() -> None:
 
     assert not failed(text).blames_calls
     assert failed(text, calls).blames_calls
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["error", "message", "x"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.integers(400, 599), st.binary() | JSON)
+def test_any_error_body_is_sorted_by_its_status_alone_or_is_the_models_failure(
+    status: int, body: object
+) -> None:
+    outcome = outcome_of_error(refused(status, body), attempt=1)
+
+    assert outcome.category == MODEL_FAILURE or outcome.category.startswith("http_")
+
+
+@pytest.mark.parametrize("deep", [b"[" * 60_000, b'{"error":' * 6_000, b"[" * 900 + b"]" * 900])
+def test_an_error_body_may_be_nested_as_deeply_as_it_likes(deep: bytes) -> None:
+    assert classify(refused(500, deep)) == "http_5xx"

@@ -178,3 +178,9 @@ def test_a_name_that_grows_is_held_and_counted() -> None:
 
     assert machine.finish()[0].name == "abcdef"
     assert machine.held_chars == 6
+
+
+def test_arguments_that_are_given_as_an_object_keep_every_digit() -> None:
+    given = {"exact": 2**64, "deep": [{"below": -(2**63) - 1}]}
+
+    assert calls([part("ping", given, id="a", index=0)]) == [("ping", given)]

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edge.core.contract import Contract
 from edge.core.normalize import Normalizer
@@ -16,6 +18,7 @@ from edge.core.stream_events import (
     UsageReport,
 )
 from edge.errors import ProviderProtocolError
+from tests.strategies import TREES
 
 
 def events(*chunks: dict[str, Any]) -> list[StreamEvent]:
@@ -115,3 +118,37 @@ def test_chunks_that_say_nothing_say_nothing(chunk: dict[str, Any]) -> None:
 def test_choices_that_are_no_list_are_a_fault() -> None:
     with pytest.raises(ProviderProtocolError):
         events({"choices": {"0": {}}})
+
+
+FIELDS = st.sampled_from(
+    ["role", "content", "reasoning", "tool_calls", "function_call", "refusal", "audio", "x"]
+)
+ENTRIES = st.fixed_dictionaries(
+    {"delta": st.dictionaries(FIELDS, TREES, max_size=3) | TREES},
+    optional={
+        "index": st.integers(-1, 2) | TREES,
+        "finish_reason": st.sampled_from(["stop", "length", "eos"]) | TREES,
+        "logprobs": TREES,
+    },
+)
+CHUNKS = st.fixed_dictionaries(
+    {"choices": st.lists(ENTRIES, max_size=2) | TREES},
+    optional={"usage": TREES, "system_fingerprint": TREES},
+)
+
+
+@given(st.lists(CHUNKS, max_size=4))
+def test_any_chunks_become_events_with_one_finish_a_choice_or_are_the_providers_fault(
+    chunks: list[dict[str, Any]],
+) -> None:
+    try:
+        found = events(*chunks)
+    except ProviderProtocolError:
+        return
+    finishes = [event.choice for event in found if isinstance(event, Finish)]
+    assert finishes == sorted(set(finishes))
+    assert {event.choice for event in found if not isinstance(event, UsageReport)} <= {
+        0,
+        *finishes,
+    }
+    assert all(event.text for event in found if isinstance(event, TextDelta | ReasoningDelta))

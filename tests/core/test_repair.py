@@ -170,3 +170,43 @@ def test_a_schema_that_refers_to_itself_or_elsewhere_does_no_harm() -> None:
     assert unstring("[1]", {"$ref": "https://example.invalid/s"}) == ("[1]", ())
     tree: dict[str, Any] = {"$defs": {}, "type": "array", "items": {"$ref": "#"}}
     assert unstring(["[[]]"], tree) == ([[[]]], ("json_in_string",))
+
+
+MARKS = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "{",
+                "}",
+                "[",
+                "]",
+                ",",
+                ":",
+                '"',
+                "'",
+                "\\",
+                "\\u",
+                "\\ud800",
+                "\\x4",
+                "True",
+                "null",
+            ),
+            *("NaN", "1", "-", "1e999", ".5", "\n", "\ufeff", " ", "a", "é", "'''", "\ud800"),
+        ]
+    ),
+    max_size=16,
+).map("".join)
+
+
+@given(st.text() | MARKS, st.booleans(), st.booleans())
+def test_any_text_is_a_value_that_can_be_written_or_has_a_fault(
+    text: str, repair: bool, outer_closer: bool
+) -> None:
+    parsed = parse_json(text, repair=repair, outer_closer=outer_closer)
+
+    assert bool(parsed.fault) == (parsed.kind is not None)
+    if not parsed.fault:
+        parsed.text.encode()
+        assert json.loads(parsed.text) == parsed.value
+        assert not parse_json(parsed.text).repairs
+        assert repair or not parsed.repairs

@@ -1,4 +1,8 @@
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edge.core.contract import ResponseFormat
 from edge.core.response_format import JudgedText, judge_text, without_fence
@@ -58,3 +62,15 @@ def test_every_reason_of_a_cut_text_says_so() -> None:
 
     assert found.param == "content.n[1]"
     assert "length" in found.message
+
+
+@given(st.text() | st.sampled_from(['{"n": [1]}', '{"n": "[1]"}', "[]"]), st.booleans())
+def test_any_text_is_refused_with_a_reason_or_leaves_as_json(text: str, fenced: bool) -> None:
+    said = f"```json\n{text}\n```" if fenced else text
+    for schema in (None, SCHEMA):
+        found = judged(said, schema=schema)
+        if found.reasons:
+            assert all(reason.message for reason in found.reasons)
+            continue
+        value = json.loads(found.text)
+        assert isinstance(value, dict) or schema is not None

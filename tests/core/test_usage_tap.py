@@ -211,6 +211,15 @@ def test_any_bytes_pass(data: bytes, cuts: list[int], cut: bool) -> None:
     assert through(StreamTap(cut=cut), *pieces_of(data, cuts)) == data
 
 
+def test_an_unfinished_event_hides_no_finish_reason_whatever_the_cut() -> None:
+    stream = event(FINISH) + b": bye\n\n" * 3 + b": un"
+    for pieces in ([stream], pieces_of(stream, list(range(len(stream))))):
+        tap = StreamTap(cut=True)
+        through(tap, *pieces)
+
+        assert tap.complete
+
+
 def test_nothing_is_lost_in_single_bytes() -> None:
     stream = event(delta("Hi")) + event(REPORT) + event(FINISH) + DONE
     tap = StreamTap(cut=True)

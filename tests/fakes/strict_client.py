@@ -61,17 +61,24 @@ def _take(choice: dict[str, Any], entry: dict[str, Any]) -> None:
         _order(choice, name, value)
         if name == "tool_calls":
             _take_calls(message.setdefault("tool_calls", []), value)
-        elif isinstance(value, str):
-            message[name] = message.get(name, "") + value
         else:
-            message[name] = message.get(name, []) + value
+            message[name] = _joined(message.get(name), value)
     if entry["finish_reason"] is not None:
         assert delta == {}, "the finish chunk is empty"
         choice["finish_reason"] = entry["finish_reason"]
     for name in set(entry) - {"index", "delta", "finish_reason"}:
-        before = choice.setdefault(name, {})
-        for key, value in entry[name].items():
-            before[key] = before.get(key, []) + value
+        choice[name] = _joined(choice.get(name), entry[name])
+
+
+def _joined(before: Any, more: Any) -> Any:
+    """Strings and lists grow, objects merge, anything else replaces what was there."""
+    if isinstance(before, dict) and isinstance(more, dict):
+        return before | {name: _joined(before.get(name), value) for name, value in more.items()}
+    if isinstance(before, str) and isinstance(more, str):
+        return before + more
+    if isinstance(before, list) and isinstance(more, list):
+        return before + more
+    return more
 
 
 def _order(choice: dict[str, Any], name: str, value: Any) -> None:

@@ -170,6 +170,9 @@ async def test_an_error_can_be_sent_as_the_whole_answer() -> None:
         async def write(self, data: bytes) -> None:
             raise AssertionError("one piece is enough")
 
+        def write_now(self, data: bytes) -> bool:
+            raise AssertionError("one piece is enough")
+
         async def finish(self, data: bytes = b"") -> None:
             self.sent = (*self.head, data)
 
@@ -178,3 +181,21 @@ async def test_an_error_can_be_sent_as_the_whole_answer() -> None:
     body = error_response(InvalidRequest("m"))[2]
 
     assert reply.sent == (400, len(body), body)
+
+
+@pytest.mark.parametrize("levels", [100, 900, 1010, 50_000])
+def test_a_refusal_is_told_however_deeply_its_body_is_nested(levels: int) -> None:
+    body = b'{"error": {"message": "no", "deep": ' + b"[" * levels + b"]" * levels + b"}}"
+
+    event, done, _ = error_event(refusal(400, body)).split(b"\n\n")
+    status, _, whole = error_response(refusal(400, body))
+
+    assert (status, done) == (400, b"data: [DONE]")
+    assert "error" in orjson.loads(event.removeprefix(b"data: "))
+    assert "error" in orjson.loads(whole)
+
+
+def test_a_refusal_that_ends_a_stream_keeps_every_digit() -> None:
+    body = b'{"error":{"message":"no","param":123456789012345678901}}'
+
+    assert b"123456789012345678901" in error_event(refusal(400, body))

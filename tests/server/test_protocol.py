@@ -59,6 +59,7 @@ async def body_or_error(request: IncomingRequest) -> object:
 
 
 HOST = b"Host: a\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 STREAMS = {
     "get": b"GET /a?b=%20 HTTP/1.1\r\n" + HOST + b"X-One:  1 \r\nx-one: 2\r\n\r\n",
     "post": b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\n\r\nabc",
@@ -142,6 +143,9 @@ async def test_requests_come_with_what_their_heads_say() -> None:
             400,
         ),
         (b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: x\r\n" + CHUNKED, 501),
+        (b"POST / HTTP/1.1\r\n" + HOST + CHUNKED[:-2] * 2 + b"\r\n", 400),
         (b"CONNECT a:1 HTTP/1.1\r\n" + HOST + b"\r\n", 405),
         (STREAMS["long header"], 431),
         (STREAMS["many headers"], 431),
@@ -256,3 +260,27 @@ async def test_a_released_body_is_gone() -> None:
     assert request.complete
     with pytest.raises(GatewayFault):
         await request.body(1)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *(b"GET / HTTP/1.1\r\n", b"POST /a HTTP/1.0\r\n", HOST, CHUNKED, CHUNKED[:-2]),
+                *(b"Content-Length: 3\r\n", b"\r\n", b"abc", b"3\r\nabc\r\n", b"0\r\n\r\n", b"\0"),
+                *(b"Connection: upgrade\r\n", b"Upgrade: websocket\r\n", b"Upgrade: h2c\r\n"),
+                *(b"Expect: 100-continue\r\n", b"Transfer-Encoding: gzip\r\n", b" ", b"\n", b"x:"),
+            ]
+        )
+        | st.binary(max_size=6),
+        max_size=12,
+    ).map(b"".join),
+    st.data(),
+)
+def test_any_bytes_are_requests_or_a_fault_the_same_in_every_cut(
+    stream: bytes, data: st.DataObject
+) -> None:
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=5).map(sorted))
+    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True) if a < b]
+
+    assert trio.run(outcome, *pieces) == trio.run(outcome, *([stream] if stream else []))

@@ -1,11 +1,21 @@
 """What providers send: chunks, errors told inside a 200, and whole completions."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from edge.errors import ProviderProtocolError, ProviderStreamError
-from edge.wire.openai_chunks import chunk_error, completion_to_chunks, decode_chunk
+from edge.errors import ProviderError, ProviderProtocolError, ProviderStreamError
+from edge.wire.openai_chunks import (
+    chunk_error,
+    completion_to_chunks,
+    decode_chunk,
+    says_something,
+)
+from edge.wire.strict_json import encode
+from tests.strategies import KEYS, TREES
 
 COMPLETION: dict[str, Any] = {
     "id": "c-1",
@@ -141,3 +151,25 @@ def test_a_completion_that_is_an_error_raises_it() -> None:
 def test_json_that_is_no_completion_is_a_protocol_error(value: dict[str, Any]) -> None:
     with pytest.raises(ProviderProtocolError):
         completion_to_chunks(value)
+
+
+@given(st.binary() | TREES.map(encode))
+def test_any_payload_is_a_chunk_an_error_or_refused(payload: bytes) -> None:
+    try:
+        chunk = decode_chunk(payload)
+    except ProviderProtocolError:
+        return
+    assert isinstance(says_something(chunk), bool)
+    told = chunk_error(chunk)
+    assert told is None or isinstance(told.message, str)
+
+
+@given(st.dictionaries(KEYS, TREES, max_size=5), st.lists(TREES, max_size=3))
+def test_any_completion_is_chunks_that_hold_no_errors_or_is_refused(
+    body: dict[str, Any], choices: list[Any]
+) -> None:
+    for completion in (body, {"choices": [{"message": choice} for choice in choices]}):
+        with suppress(ProviderError):
+            for chunk in completion_to_chunks(completion):
+                assert chunk["object"] == "chat.completion.chunk"
+                assert all("delta" in choice for choice in chunk["choices"])

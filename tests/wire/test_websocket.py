@@ -1,6 +1,8 @@
 """A server's frames: what a WebSocket client of another make reads out of them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import Ping, TextMessage
 
@@ -26,3 +28,11 @@ def test_frames_follow_each_other_without_a_gap() -> None:
     events = read(text_frame("é".encode()) + PING + text_frame(b"two"))
 
     assert [type(event) for event in events] == [TextMessage, Ping, TextMessage]
+
+
+@given(st.lists(st.text(max_size=300), max_size=4))
+def test_any_texts_arrive_as_they_are(said: list[str]) -> None:
+    frames = b"".join(text_frame(text.encode()) for text in said)
+
+    texts = [event.data for event in read(frames) if isinstance(event, TextMessage)]
+    assert texts == said

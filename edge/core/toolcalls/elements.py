@@ -115,6 +115,8 @@ class _Reader:
             if close < 0:
                 raise NotElements
             depth += self._text.count(opening, at, close) - 1
+            if depth > MAX_DEPTH:  # else every level would be looked through for its end
+                raise NotElements
             at = close + len(closing)
             if depth == 0:
                 if self._open.match(self._text, at, end) or not self._text[at:end].strip():

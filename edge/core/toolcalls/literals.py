@@ -63,6 +63,7 @@ class PythonReader(LenientReader):
         return super().value()
 
     def _tuple(self) -> list[Any]:
+        self.check_depth()
         self.position += 1
         out: list[Any] = []
         while True:
@@ -131,6 +132,7 @@ class GemmaReader(LenientReader):
         return self.text[start:end]
 
     def _fields(self) -> dict[str, Any]:
+        self.check_depth()
         closer = "}" if self.text[self.position] == "{" else ")"
         self.position += 1
         out: dict[str, Any] = {}
@@ -150,6 +152,7 @@ class GemmaReader(LenientReader):
             self.leave()
 
     def _items(self) -> list[Any]:
+        self.check_depth()
         self.position += 1
         out: list[Any] = []
         while True:

@@ -18,6 +18,9 @@ from typing import TypeAlias
 
 Data: TypeAlias = bytes | bytearray
 
+_CHARACTER_ENDS = r"(?![\x80-\xbf])"
+"""No byte follows that goes on with a character."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -37,8 +40,8 @@ def literal(text: str) -> Part:
 
 
 def chars(expression: str, least: int = 0, most: int = 256) -> Part:
-    """A run of one character class."""
-    return Part(f"{expression}{{{least},{most}}}", f"{expression}{{0,{most}}}")
+    """A run of one character class, of so many bytes; it never ends inside a character."""
+    return Part(f"{expression}{{{least},{most}}}{_CHARACTER_ENDS}", f"{expression}{{0,{most}}}")
 
 
 def group(name: str, *parts: "Part | str") -> Part:

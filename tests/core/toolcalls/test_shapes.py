@@ -26,3 +26,13 @@ def test_what_nothing_can_complete_is_neither(text: str) -> None:
 
 def test_white_space_is_bounded_so_that_a_test_costs_a_bounded_time() -> None:
     assert not HEAD.is_open(b" " * 100_000, 0)
+
+
+def test_a_name_that_is_too_long_is_not_cut_inside_a_character() -> None:
+    match = Shape("<", group("name", NAME)).match(b"<" + "é".encode() * 127 + "é😀".encode(), 0)
+
+    assert match is not None
+    assert match.group("name").decode() == "é" * 128
+    match = Shape("<", group("name", NAME)).match(b"<a" + "é".encode() * 200, 0)
+    assert match is not None
+    assert match.group("name").decode() == "a" + "é" * 127
