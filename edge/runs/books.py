@@ -79,6 +79,7 @@ class RunBook:
             with AttemptRecord(run, self._observers, number=len(run.rows) + 1) as record:
                 if isinstance(exc, EdgeError):
                     record.fail(exc)
+        run.decided = None  # its traceback knows the run
         last = run.rows[-1]
         run.status = last.status
         run.phase = "done"
@@ -109,7 +110,7 @@ class RunBook:
         """Whether the last row already says how the run ended."""
         if not self._run.rows:
             return False
-        if self._run.delivered:
+        if self._run.delivered or self._run.decided is not None:
             return True
         last = self._run.rows[-1].status
         if isinstance(exc, EdgeError) and not isinstance(exc, RunTimeout | RunCancelled):

@@ -44,6 +44,8 @@ class Run:
         cancelled_at: when it was first known that the run is to end before its time.
         delivered: the client has its whole answer, though the run may still be winding up; from
             then on its leaving is no give-up.
+        decided: the error that the run ends in, from when nothing more is tried; the last row says
+            so already, whatever becomes of the client before it is told.
         draining: the client gave up, and the last answer is read on for the bill.
         on_drained: ends the run when it has been.
         number: its place in the order in which runs began.
@@ -68,6 +70,7 @@ class Run:
     stopped_by: EdgeError | None = None
     cancelled_at: float | None = None
     delivered: bool = False
+    decided: EdgeError | None = None
     draining: bool = False
     on_drained: Callable[[], None] | None = None
     number: int = 0

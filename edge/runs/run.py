@@ -84,9 +84,8 @@ async def carry(
             waiting = _admitted(run, desk, retries, attempt)
             failure = await (waiting if heart is None else _with_heartbeats(waiting, heart))
         if run.scope.cancelled_caught and not run.delivered:
-            failure = run.stopped_by or RunTimeout(
-                f"the run took longer than {run.policy.run_timeout_s:g} s", spent=True
-            )
+            late = RunTimeout(f"the run took longer than {run.policy.run_timeout_s:g} s", spent=True)
+            failure = run.decided or run.stopped_by or late
         if failure is not None:
             raise failure
 
@@ -127,7 +126,8 @@ async def _attempt_until_sound(
         try:
             record, verdict = await attempt(plan)
         except Overloaded as nothing:
-            raise nothing_offered(_outcomes(records), nothing) from nothing
+            run.decided = nothing_offered(_outcomes(records), nothing)
+            raise run.decided from nothing
         records.append(record)
         decision = decide(
             _outcomes(records),
@@ -139,6 +139,7 @@ async def _attempt_until_sound(
             case Accept():
                 return
             case Fail(error):
+                run.decided = error
                 raise error
             case Again(after_s=pause):
                 run.phase = "retrying"

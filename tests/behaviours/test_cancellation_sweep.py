@@ -231,7 +231,11 @@ class Books:
                 self.faults.append(f"the last run ended while {still_open} went on answering")
 
     def check(self) -> None:
-        """Every run has one end, and one row for each of its attempts."""
+        """Every run has one end, and one row for each of its attempts.
+
+        A row beyond those says that the run was stopped where an attempt was yet to come; it is
+        not written where none was.
+        """
         assert self.faults == []
         assert sorted(run.run_id for run in self.ended) == sorted(self.rows)
         for run in self.ended:
@@ -239,6 +243,8 @@ class Books:
             assert [row.attempt for row in rows] == list(range(1, run.attempts + 1))
             assert set(self.started[run.run_id]) <= {row.attempt for row in rows}
             assert run.status == rows[-1].status
+            for row in rows:
+                assert row.provider or row.phase in ("queued", "retrying"), row
 
 
 class Stage:
