@@ -84,7 +84,9 @@ async def carry(
             waiting = _admitted(run, desk, retries, attempt)
             failure = await (waiting if heart is None else _with_heartbeats(waiting, heart))
         if run.scope.cancelled_caught and not run.delivered:
-            late = RunTimeout(f"the run took longer than {run.policy.run_timeout_s:g} s", spent=True)
+            late = RunTimeout(
+                f"the run took longer than {run.policy.run_timeout_s:g} s", spent=True
+            )
             failure = run.decided or run.stopped_by or late
         if failure is not None:
             raise failure
