@@ -16,7 +16,8 @@ import edge
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "edge").rglob("*.py"))
-OTHERS = sorted(path for name in ("tests", "benchmarks") for path in (ROOT / name).rglob("*.py"))
+BESIDE = ("tests", "benchmarks", "fuzz")
+OTHERS = sorted(path for name in BESIDE for path in (ROOT / name).rglob("*.py"))
 PURE = [path for path in SOURCES if path.relative_to(ROOT / "edge").parts[0] in ("core", "wire")]
 
 MAX_LINES = 400

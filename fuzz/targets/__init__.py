@@ -1,0 +1,1 @@
+"""One module a decoder; ``fuzz.target.Target`` says what is in it."""
