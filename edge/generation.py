@@ -12,7 +12,7 @@ same one in both, with its connections, slots, queue and health. One that change
 import os
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import trio
 
@@ -23,6 +23,7 @@ from edge.providers.port import Provider
 from edge.providers.proxy import proxy_for
 from edge.providers.simulated import SimulatedProvider
 from edge.providers.transport import Transport, TransportLimits
+from edge.providers.watch import Watch
 from edge.runs.admission import Admission
 from edge.runs.attempt import Attempts, ProviderOptions
 from edge.runs.deadlines import AttemptTimeouts
@@ -55,6 +56,7 @@ class Common:
         leaving: set when the gateway is to go down.
         created: when it began to serve, seconds since 1970.
     """
+        watch: reads the providers' answers.
 
     registry: Registry
     observers: Observers
@@ -65,6 +67,7 @@ class Common:
     leaving: trio.Event
     created: int
 
+    watch: Watch = field(default_factory=Watch)
 
 @dataclass(frozen=True, slots=True)
 class Generation:
@@ -87,7 +90,8 @@ class Generation:
         """
         kept = before.unchanged(settings) if before else {}
         providers = {
-            each.name: kept.get(each.name) or _provider(each) for each in settings.providers
+            each.name: kept.get(each.name) or _provider(each, common.watch)
+            for each in settings.providers
         }
         routes = _routes(settings)
         pool = Pool(
@@ -131,7 +135,7 @@ class Generation:
         return {each.name: self.providers[each.name] for each in settings.providers if each in here}
 
 
-def _provider(spec: ProviderSettings) -> Provider:
+def _provider(spec: ProviderSettings, watch: Watch) -> Provider:
     if spec.kind == "simulated":
         return SimulatedProvider(spec.name)
     limits = TransportLimits(
@@ -142,7 +146,7 @@ def _provider(spec: ProviderSettings) -> Provider:
     )
     return OpenAIProvider(
         spec.name,
-        Transport(spec.base_url, limits, name=spec.name),
+        Transport(spec.base_url, limits, name=spec.name, watch=watch),
         OpenAIOptions(
             api_key=spec.api_key.value if spec.api_key else "",
             can_tunnel=spec.path != "normalized",

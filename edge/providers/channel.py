@@ -5,7 +5,8 @@ Three things are wanted here that trio's own streams do not give together:
 * *closing is synchronous*: a cancelled attempt hangs up before anything else is awaited, which is
   how model servers learn that nobody wants the answer any more; TLS says no goodbye then;
 * *reading waits first and reads as late as possible*: one system call less than trying first, and
-  all that arrived while this task waited for its turn comes in one read;
+  all that arrived while this task waited for its turn comes in one read; a stream of pieces can be
+  read without waking the task for each (``edge.providers.watch``);
 * *sending goes straight to the socket* and waits only for what did not fit, and such a wait can be
   abandoned without harming the reading half, for servers that answer before they have read it all.
 
@@ -18,8 +19,7 @@ from typing import Protocol
 
 import trio
 
-READ_SIZE = 65536
-"""The most that one read brings, bytes."""
+from edge.providers.watch import READ_SIZE, Take, Watch
 
 _JOIN_BELOW = 65536
 """Head and body are copied into one piece up to this size; above, both go down as they are."""
@@ -52,6 +52,17 @@ class Channel(Protocol):
         """
         ...
 
+    async def receive_each(self, take: Take) -> None:
+        """Give ``take`` what each read brings, while it returns True and the peer goes on.
+
+        May return at any time, and at once: :meth:`receive_some` then says how it goes on.
+
+        Raises:
+            trio.BrokenResourceError: the connection was reset.
+            Exception: what ``take`` raised.
+        """
+        ...
+
     def is_quiet(self) -> bool:
         """Whether the peer has sent nothing unasked and has not closed: fit for another request."""
         ...
@@ -62,10 +73,11 @@ class Channel(Protocol):
 
 
 class SocketChannel:
-    """A connected TCP socket, which it owns."""
+    """A connected TCP socket, which it owns; ``watch`` reads it where many pieces are wanted."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, watch: Watch | None = None) -> None:
         sock.setblocking(False)
+        self._watch = watch
         self._socket = sock
         self._fd = sock.fileno()
         self._sending: trio.CancelScope | None = None
@@ -125,6 +137,13 @@ class SocketChannel:
                 continue
             except OSError as error:
                 raise trio.BrokenResourceError from error
+
+    async def receive_each(self, take: Take) -> None:
+        """See :class:`Channel`."""
+        if self._watch is not None:
+            await self._watch.each(self._socket, take)
+        else:
+            await trio.lowlevel.checkpoint()
 
     def is_quiet(self) -> bool:
         """See :class:`Channel`."""

@@ -7,7 +7,7 @@ an error answer stops the sending, any other waits for it. That is the only task
 Faults are values (:attr:`Connection.parser` has them): who asked decides what they mean.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -66,6 +66,27 @@ class Connection:
             parser.feed(data)
         else:
             parser.finish(clean=True)
+
+    async def read_each(self, take: Callable[[bytes], bool]) -> None:
+        """Read and parse, and give ``take`` the body bytes of each read while it returns True.
+
+        May return at any time: the parser says whether the answer has ended.
+
+        Raises:
+            Exception: what ``take`` raised.
+        """
+        parser = self.parser
+
+        def parse(data: bytes) -> bool:
+            parser.feed(data)
+            body = parser.take()
+            goes_on = take(body) if body else True
+            return goes_on and not parser.complete and parser.fault is None
+
+        try:
+            await self._channel.receive_each(parse)
+        except trio.BrokenResourceError:
+            parser.finish(clean=False)
 
     def is_reusable(self) -> bool:
         """Whether the answer has ended and the connection may carry another request."""

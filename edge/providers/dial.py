@@ -17,6 +17,7 @@ from edge.providers.connection import Connection
 from edge.providers.origin import Origin
 from edge.providers.proxy import Proxy
 from edge.providers.tls import TlsChannel
+from edge.providers.watch import Watch
 
 Dial = Callable[[], Awaitable[Channel]]
 """Makes a new connection; raises ``ProviderUnreachable``."""
@@ -33,12 +34,14 @@ class Dialer:
         context: ssl.SSLContext | None,
         proxy: Proxy | None,
         max_head_bytes: int,
+        watch: Watch | None = None,
     ) -> None:
         self._origin = origin
         self._name = name
         self._context = context
         self._proxy = proxy
         self._max_head_bytes = max_head_bytes
+        self._watch = watch
 
     async def __call__(self) -> Channel:
         """A channel that is ready for a request.
@@ -64,7 +67,7 @@ class Dialer:
         except (OSError, UnicodeError) as error:
             raise self._unreachable(_reason(error)) from error
         # trio has set TCP_NODELAY; from here on the descriptor is the channel's.
-        return SocketChannel(socket.socket(fileno=stream.socket.detach()))
+        return SocketChannel(socket.socket(fileno=stream.socket.detach()), self._watch)
 
     async def _ask_for_tunnel(self, channel: SocketChannel, proxy: Proxy) -> None:
         connection = Connection(channel, self._max_head_bytes)

@@ -7,7 +7,7 @@ the connection, which is how these servers are told to stop.
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +18,7 @@ from edge.errors import ProviderError, ProviderProtocolError, ProviderRefused
 from edge.providers.port import Provider, ProviderRequest, TunnelRequest
 from edge.providers.redaction import Redaction
 from edge.providers.transport import Exchange, Transport
+from edge.providers.tunnel_exchange import TunnelExchange
 from edge.wire.openai_chunks import chunk_error, completion_to_chunks, decode_chunk
 from edge.wire.sse import DONE_PAYLOAD, SseDecoder
 from edge.wire.strict_json import MalformedJson, encode, parse
@@ -33,42 +34,6 @@ LINGER_S = 0.05
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Bound of a JSON answer that is read whole."""
-
-HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
-"""Fields that speak of one connection (RFC 9110 section 7.6.1); they never travel."""
-
-PRIVATE = frozenset(
-    {
-        b"alt-svc",
-        b"authentication-info",
-        b"authorization",
-        b"date",
-        b"location",
-        b"openai-organization",
-        b"openai-project",
-        b"server",
-        b"set-cookie",
-        b"strict-transport-security",
-        b"www-authenticate",
-        b"x-request-id",
-    }
-)
-"""Fields of an answer that speak of the provider, not of the answer, or that we set ourselves."""
-
-_NEVER_DOWN = HOP_BY_HOP | PRIVATE
-_NEVER_DOWN_PREFIXES = (b"x-edge-", b"access-control-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +163,24 @@ class ChatExchange:
             if payloads and (chunks := self._decode(payloads)):
                 return chunks
 
+    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:
+        """See :class:`~edge.providers.port.ChunkStream`."""
+
+        def decode_and_take(data: bytes) -> bool:
+            try:
+                payloads = self._decoder.feed(data)
+                chunks = self._decode(payloads) if payloads else None
+            except ProviderError as fault:
+                self._fault = self._mine(fault)
+                return False
+            goes_on = take(chunks) if chunks else True
+            return goes_on and not self._done and self._fault is None
+
+        if self._done or self._ended or self._fault is not None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._exchange.receive_each(decode_and_take)
+
     async def __aexit__(
         self,
         exc_type: type[BaseException] | None,
@@ -281,59 +264,6 @@ class ChatExchange:
         fault.provider = self._provider
         fault.message = self._redaction.text(fault.message)
         return fault
-
-
-class TunnelExchange:
-    """One request whose answer is passed on as it is."""
-
-    def __init__(self, exchange: Exchange, redaction: Redaction) -> None:
-        self._exchange = exchange
-        self._redaction = redaction
-        self._redactor = redaction.in_pieces()
-
-    @property
-    def status(self) -> int:
-        """See :class:`~edge.providers.port.ByteStream`."""
-        return self._exchange.status
-
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """See :class:`~edge.providers.port.ByteStream`."""
-        dropped = _NEVER_DOWN
-        if named := self._exchange.header(b"connection"):
-            dropped |= {token.strip().lower() for token in named.split(b",")}
-        redact = self._redaction.body
-        return [
-            (name, redact(value))
-            for name, value in self._exchange.headers
-            if name not in dropped and not name.startswith(_NEVER_DOWN_PREFIXES)
-        ]
-
-    @property
-    def ended(self) -> bool:
-        """See :class:`~edge.providers.port.ByteStream`."""
-        return self._exchange.ended
-
-    async def __aenter__(self) -> Self:
-        await self._exchange.__aenter__()
-        return self
-
-    async def receive(self) -> bytes:
-        """See :class:`~edge.providers.port.ByteStream`."""
-        if self._exchange.status < 400 or not self._redaction:
-            return await self._exchange.receive()
-        while data := await self._exchange.receive():
-            if told := self._redactor.feed(data):
-                return told
-        return self._redactor.finish()
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._exchange.close()
 
 
 async def read_bounded(exchange: Exchange, limit: int, *, cut: bool = False) -> bytes:

@@ -6,7 +6,7 @@ with`` closes the provider's connection at once unless the answer was read to it
 how model servers are told to stop generating.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -61,6 +61,17 @@ class ChunkStream(Protocol):
         """
         ...
 
+    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:
+        """Give ``take`` the chunks of each read, without waking the task, while it returns True.
+
+        A quicker way, and never the whole one: it may return at any time, and at once;
+        :meth:`receive` then says how it goes on. ``take`` must not block.
+
+        Raises:
+            Exception: what ``take`` raised.
+        """
+        ...
+
 
 class ByteStream(Protocol):
     """A tunnelled answer: status, headers and raw body bytes."""
@@ -82,6 +93,10 @@ class ByteStream(Protocol):
 
     async def receive(self) -> bytes:
         """The bytes of one read; empty at the end."""
+        ...
+
+    async def receive_each(self, take: Callable[[bytes], bool]) -> None:
+        """As :meth:`ChunkStream.receive_each`, with the bytes of each read."""
         ...
 
 

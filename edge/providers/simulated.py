@@ -12,7 +12,7 @@ request for a JSON Schema is answered with a value of that schema.
 """
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +121,9 @@ class _SimulatedStream:
             return []
         await trio.sleep(self._pause_s if _says_something(chunk) else 0.0)
         return [chunk]
+
+    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:  # noqa: ARG002
+        await trio.lowlevel.checkpoint()
 
 
 def _chunks(request: ProviderRequest, kind: str) -> Iterator[dict[str, Any]]:

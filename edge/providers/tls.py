@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 import trio
 
-from edge.providers.channel import READ_SIZE, SocketChannel
+from edge.providers.channel import SocketChannel
+from edge.providers.watch import READ_SIZE, Take
 
 
 def tls_context(ca_file: str, *, verify: bool) -> ssl.SSLContext:
@@ -94,6 +95,20 @@ class TlsChannel:
             if self._ended:
                 return b""
             await self._fill()
+
+    async def receive_each(self, take: Take) -> None:
+        """See :class:`edge.providers.channel.Channel`."""
+
+        def open_and_take(sealed: bytes) -> bool:
+            self._incoming.write(sealed)
+            data = self._open_records()
+            goes_on = take(data) if data else True
+            return goes_on and not self._ended and self._failure is None
+
+        if self._ended or self._failure is not None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._below.receive_each(open_and_take)
 
     def is_quiet(self) -> bool:
         """See :class:`edge.providers.channel.Channel`."""

@@ -42,6 +42,7 @@ from edge.providers.dial import Dial, Dialer
 from edge.providers.origin import Origin
 from edge.providers.proxy import Proxy
 from edge.providers.tls import tls_context
+from edge.providers.watch import Watch
 
 _OURS: Final = frozenset(
     (
@@ -121,6 +122,7 @@ class Transport:
         *,
         name: str = "provider",
         dial: Dial | None = None,
+        watch: Watch | None = None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         """Take the address apart; nothing is opened yet.
@@ -130,6 +132,7 @@ class Transport:
             limits: see there.
             name: the provider's configured name, for error messages.
             dial: makes connections; another one for tests.
+            watch: reads answers that come in many pieces; without it their readers do.
             now: the clock of idle connections, seconds.
 
         Raises:
@@ -138,7 +141,7 @@ class Transport:
         self.name = name
         self._limits = limits or TransportLimits()
         self._origin = Origin.parse(base_url)
-        self._dial = dial or self._dialer()
+        self._dial = dial or self._dialer(watch)
         self._now = now
         self._common_head = (
             f"host: {self._origin.host_header}\r\naccept-encoding: identity\r\n".encode("ascii")
@@ -186,7 +189,7 @@ class Transport:
             self._idle.pop().close()
         await trio.lowlevel.checkpoint()
 
-    def _dialer(self) -> Dialer:
+    def _dialer(self, watch: Watch | None) -> Dialer:
         limits = self._limits
         secure = self._origin.secure
         return Dialer(
@@ -195,6 +198,7 @@ class Transport:
             context=tls_context(limits.ca_file, verify=limits.verify) if secure else None,
             proxy=Proxy.parse(limits.proxy) if limits.proxy else None,
             max_head_bytes=limits.max_header_bytes,
+            watch=watch,
         )
 
     def _head(
@@ -323,6 +327,24 @@ class Exchange:
             if parser.complete:
                 return b""
             await connection.read()
+
+    async def receive_each(self, take: Callable[[bytes], bool]) -> None:
+        """Give ``take`` what each read brings of the body, as long as it returns True.
+
+        To be called when :meth:`receive` has returned something. It may return at any time, and at
+        once: ``receive`` then says how it goes on.
+
+        Raises:
+            Exception: what ``take`` raised.
+        """
+        connection = self._connection
+        if connection is None:
+            raise RuntimeError("an exchange is only read inside its async with")
+        parser = connection.parser
+        if parser.pending or parser.complete or parser.fault is not None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await connection.read_each(take)
 
     @property
     def ended(self) -> bool:

@@ -66,8 +66,15 @@ class Answer(Protocol):
         """Characters of the present attempt that have left and are not held."""
         ...
 
-    async def offer(self, events: Sequence[StreamEvent]) -> None:
-        """Events as they come; what may leave now leaves now."""
+    def offer(self, events: Sequence[StreamEvent]) -> bool:
+        """Events as they come; what may leave now leaves now.
+
+        Returns whether more may be offered at once; if not, :meth:`settle` comes first.
+        """
+        ...
+
+    async def settle(self) -> None:
+        """Wait until the client has been given what may leave; returns at once if it has."""
         ...
 
     async def deliver(self, output: CollectedOutput) -> None:
@@ -145,6 +152,8 @@ class StreamedAnswer:
         self._shown_before: set[type[StreamEvent]] = set()
         self._shown_now: set[type[StreamEvent]] = set()
         self._writing = 0
+        self._waiting = b""
+        self._is_behind = False
         self._last_write = trio.current_time()
         self.shown_chars = 0
         self.client_gone = False
@@ -167,20 +176,33 @@ class StreamedAnswer:
         self._allowed = self._kinds_that_may_leave(hold_text=hold_text)
         self.shown_chars = 0
 
-    async def offer(self, events: Sequence[StreamEvent]) -> None:
+    def offer(self, events: Sequence[StreamEvent]) -> bool:
         """See :class:`Answer`."""
         allowed = self._allowed
         live = [event for event in events if type(event) in allowed]
-        if self._trace.on and self._run.mirror is not None:
-            self._run.mirror.held([event for event in events if type(event) not in allowed])
-        if not live:
-            return
-        data = self._emitter.feed(live)
-        if data:
-            self._note_shown(live)
+        if self._trace.on:
+            self._trace_held(events)
+        data = self._emitter.feed(live) if live else b""
+        if not data:
+            return True
+        self._note_shown(live)
+        is_sent = False
+        if self._reply.started:
+            is_sent = self._reply.write_now(data)
+            self._left(data)
+        else:
+            self._waiting = data
+        self._is_behind = not is_sent
+        if self._trace.on:
+            self._trace.tell(live)
+        return is_sent
+
+    async def settle(self) -> None:
+        """See :class:`Answer`."""
+        if self._is_behind:
+            self._is_behind = False
+            data, self._waiting = self._waiting, b""
             await self._write(data)
-            if self._trace.on:
-                self._trace.tell(live)
 
     async def deliver(self, output: CollectedOutput) -> None:
         """See :class:`Answer`."""
@@ -254,12 +276,25 @@ class StreamedAnswer:
                 await self._reply.write(data)
         finally:
             self._writing -= 1
-        self._last_write = trio.current_time()
-        if commits and self._record is not None:
-            self._record.released()
-            self._record.bytes_out += len(data)
+        if commits:
+            self._left(data)
+        else:
+            self._last_write = trio.current_time()
+
+    def _left(self, data: bytes) -> None:
+        """These bytes of the answer are on their way to the client."""
+        now = self._last_write = trio.current_time()
+        record = self._record
+        if data and record is not None:
+            record.released()
+            record.bytes_out += len(data)
             if self._run.mirror is not None:
-                self._run.mirror.emitted(data, self._last_write)
+                self._run.mirror.emitted(data, now)
+
+    def _trace_held(self, events: Sequence[StreamEvent]) -> None:
+        """Tell those who follow a traced run what waits for the verdict."""
+        if self._run.mirror is not None:
+            self._run.mirror.held([each for each in events if type(each) not in self._allowed])
 
 
 class WholeAnswer:
@@ -279,10 +314,14 @@ class WholeAnswer:
         """See :class:`Answer`."""
         self._record = record
 
-    async def offer(self, events: Sequence[StreamEvent]) -> None:
+    def offer(self, events: Sequence[StreamEvent]) -> bool:
         """Everything waits."""
         if self._trace.on and self._run.mirror is not None:
             self._run.mirror.held(events)
+        return True
+
+    async def settle(self) -> None:
+        """Nothing is under way before the end."""
 
     async def deliver(self, output: CollectedOutput) -> None:
         """See :class:`Answer`."""

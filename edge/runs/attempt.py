@@ -290,21 +290,15 @@ class _Intake:
 
     async def take_all(self, stream: ChunkStream, deadline: AttemptDeadline) -> None:
         """Read the stream to its end."""
-        feed = self._normalizer.feed
-        while chunks := await stream.receive():
+
+        def take(chunks: list[dict[str, Any]]) -> bool:
             deadline.progress()
-            if self._traced and self._run.mirror is not None:
-                self._run.mirror.received(chunks, live=self._live)
-            if self._run.phase == "waiting" and any(map(says_something, chunks)):
-                self._run.phase = "streaming"
-                self._record.chunk_came()
-            events: list[StreamEvent] = []
-            for chunk in chunks:
-                events += feed(chunk)
-            if events:
-                await self._take(events)
-            else:
-                self._bound()
+            return self._take(chunks)
+
+        while chunks := await stream.receive():
+            if take(chunks):
+                await stream.receive_each(take)
+            await self._answer.settle()
         self._complete = stream.complete
 
     async def finish(self) -> CollectedOutput:
@@ -314,7 +308,8 @@ class _Intake:
                 "the provider's stream ended without a finish reason and without [DONE]",
                 provider=self._record.provider,
             )
-        await self._take(self._normalizer.finish())
+        self._take_events(self._normalizer.finish())
+        await self._answer.settle()
         output = self._collector.output()
         if self._read_back is None:
             return output
@@ -322,10 +317,26 @@ class _Intake:
         run = self._run
         return read_calls(self._read_back(output), run.compiled.contract, run.policy)
 
-    async def _take(self, events: list[StreamEvent]) -> None:
-        self._collector.feed(events)
-        await self._answer.offer(events)
+    def _take(self, chunks: list[dict[str, Any]]) -> bool:
+        """Take what one read brought; returns whether nothing waits for the client."""
+        if self._traced and self._run.mirror is not None:
+            self._run.mirror.received(chunks, live=self._live)
+        if self._run.phase == "waiting" and any(map(says_something, chunks)):
+            self._run.phase = "streaming"
+            self._record.chunk_came()
+        feed = self._normalizer.feed
+        events: list[StreamEvent] = []
+        for chunk in chunks:
+            events += feed(chunk)
+        return self._take_events(events)
+
+    def _take_events(self, events: list[StreamEvent]) -> bool:
+        goes_on = True
+        if events:
+            self._collector.feed(events)
+            goes_on = self._answer.offer(events)
         self._bound()
+        return goes_on
 
     def _bound(self) -> None:
         collector = self._collector

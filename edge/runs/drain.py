@@ -190,6 +190,10 @@ class DrainableStream:
         self._ended = not chunks
         return chunks
 
+    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:  # noqa: ARG002
+        """Nothing is quicker here: another task reads."""
+        await trio.lowlevel.checkpoint()
+
     async def __aexit__(
         self,
         exc_type: type[BaseException] | None,

@@ -42,6 +42,14 @@ class Reply(Protocol):
         """Send body bytes; returns when the kernel has taken them."""
         ...
 
+    def write_now(self, data: bytes) -> bool:
+        """Take body bytes, and send what needs no wait.
+
+        Returns whether all of them are on their way. If not, ``write(b"")`` sends the rest, and has
+        to come before anything else.
+        """
+        ...
+
     async def finish(self, data: bytes = b"") -> None:
         """Send the last body bytes, if any, and the body's end in one piece.
 

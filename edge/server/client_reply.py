@@ -56,14 +56,26 @@ class SocketWriter:
         Raises:
             ClientGone: the connection is closed, or the client reads nothing.
         """
+        if not self.write_now(data):
+            await self.drain()
+
+    def write_now(self, data: bytes) -> bool:
+        """Give ``data`` to the kernel as far as it takes it, and keep the rest for :meth:`drain`.
+
+        Returns whether nothing was left.
+
+        Raises:
+            ClientGone: the connection is closed.
+        """
         if self.gone:
             raise ClientGone("the client has closed its connection")
-        if not data and not self._unsent:
-            return
-        sent = 0 if self._unsent else self._send_now(data)
-        if sent < len(data) or self._unsent:
-            self._unsent += memoryview(data)[sent:]
-            await self.drain()
+        if self._unsent:
+            self._unsent += data
+            return False
+        sent = self._send_now(data) if data else 0
+        if sent < len(data):
+            self._unsent += data[sent:]
+        return not self._unsent
 
     def write_nowait(self, data: bytes) -> None:
         """Give ``data`` to the kernel, or keep it until the next write; never raises."""
@@ -231,16 +243,18 @@ class ClientReply:
             RuntimeError: the body is longer than its ``Content-Length``, or has been ended.
             ClientGone: the client closed its connection, or read nothing for too long.
         """
-        if self._ended or not self.started:
-            raise RuntimeError("a body is written between start and finish")
-        frame = self._frame(data)
-        if not frame:
-            return
-        await self._writer.write(frame)
+        if not self.write_now(data):
+            await self._writer.drain()
         self._in_a_row += 1
         if self._in_a_row >= _WRITES_IN_A_ROW:
             self._in_a_row = 0
             await trio.lowlevel.checkpoint()
+
+    def write_now(self, data: bytes) -> bool:
+        """See :class:`edge.runs.reply.Reply`; raises as :meth:`write` does."""
+        if self._ended or not self.started:
+            raise RuntimeError("a body is written between start and finish")
+        return self._writer.write_now(self._frame(data))
 
     def _frame(self, data: bytes) -> bytes:
         """``data`` as it goes over the wire, behind the head if that is still here."""

@@ -151,6 +151,7 @@ class AsgiReply:
 
     def __init__(self, send: Callable[[Any], Awaitable[None]]) -> None:
         self._send = send
+        self._waiting = b""
         self._finished = False
         self.started = False
 
@@ -170,12 +171,19 @@ class AsgiReply:
 
     async def write(self, data: bytes) -> None:
         """Send body bytes."""
+        data, self._waiting = self._waiting + data, b""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    def write_now(self, data: bytes) -> bool:
+        """ASGI sends nothing without a wait."""
+        self._waiting += data
+        return False
 
     async def finish(self, data: bytes = b"") -> None:
         """Send the last body bytes and end the body."""
         if not self._finished:
             self._finished = True
+            data, self._waiting = self._waiting + data, b""
             await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
 

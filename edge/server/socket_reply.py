@@ -48,20 +48,22 @@ class SocketReply:
         Raises:
             ClientGone: the client left, or reads nothing.
         """
-        if self._is_whole:
-            self._body.append(data)
-        elif frames := self._frames.chunks(data):
+        self._body.append(data)
+        if not self._is_whole and (frames := self._frames.chunks(self._taken())):
             await self._socket.send(frames)
+
+    def write_now(self, data: bytes) -> bool:
+        """Nothing is sent without giving way: a socket has many runs."""
+        self._body.append(data)
+        return self._is_whole
 
     async def finish(self, data: bytes = b"") -> None:
         """Send the rest and the last word, in one piece; raises as :meth:`write` does."""
         if self._finished:
             return
         self._finished = True
-        if self._is_whole:
-            rest = self._frames.completion(b"".join((*self._body, data)))
-        else:
-            rest = self._frames.chunks(data)
+        self._body.append(data)
+        rest = (self._frames.completion if self._is_whole else self._frames.chunks)(self._taken())
         await self._socket.send(rest + self._frames.done(self._run_id))
 
     async def fail(self, error: EdgeError) -> None:
@@ -69,3 +71,9 @@ class SocketReply:
         if not self._finished:
             self._finished = True
             await self._socket.send(self._frames.error(*told_object(error)))
+
+    def _taken(self) -> bytes:
+        """What was given to be sent and has not been."""
+        data = b"".join(self._body)
+        self._body.clear()
+        return data

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import trio
 
+from edge.providers.watch import Take
+
 Said = bytes | Exception | trio.CancelScope
 
 
@@ -46,6 +48,10 @@ class FakeChannel:
         if isinstance(said, Exception):
             raise said
         return said
+
+    async def receive_each(self, take: Take) -> None:
+        while take(await self.receive_some()):
+            pass
 
     def is_quiet(self) -> bool:
         return self.quiet

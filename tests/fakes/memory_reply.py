@@ -30,7 +30,7 @@ class MemoryReply:
         self.finished = False
         self.leaves_at = leaves_at
         self.writes = 0
-        self._held = False
+        self._waiting = b""
         self._ended = False
 
     @property
@@ -55,6 +55,12 @@ class MemoryReply:
         assert not self._ended
         await self._take(data)
 
+    def write_now(self, data: bytes) -> bool:
+        assert self.started
+        assert not self._ended
+        self._waiting += data
+        return False
+
     async def finish(self, data: bytes = b"") -> None:
         if self.finished:
             return
@@ -70,7 +76,8 @@ class MemoryReply:
         self.writes += 1
         if self.leaves_at and self.writes >= self.leaves_at:
             raise ClientGone
-        self.body += data
+        self.body += self._waiting + data
+        self._waiting = b""
         await trio.lowlevel.checkpoint()
 
 

@@ -13,7 +13,7 @@ is a list of steps; every step first gives way to other tasks, so that it can be
 An answer is whole when its script has been played to its end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -130,6 +130,10 @@ class ScriptedChunks(_Playing):
             return [{"choices": [], "usage": step}]
         return [_chunk(step, None)]
 
+    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:
+        while (chunks := await self.receive()) and take(chunks):
+            pass
+
 
 class ScriptedBytes(_Playing):
     """An answer that passes through."""
@@ -154,6 +158,10 @@ class ScriptedBytes(_Playing):
         step = await self._next()
         assert step is None or isinstance(step, bytes)
         return step or b""
+
+    async def receive_each(self, take: Callable[[bytes], bool]) -> None:
+        while not self.ended and (data := await self.receive()) and take(data):
+            pass
 
 
 def _chunk(delta: Mapping[str, Any], finish: str | None) -> dict[str, Any]:

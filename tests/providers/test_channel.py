@@ -7,7 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from edge.providers.channel import READ_SIZE, SocketChannel
+from edge.providers.channel import SocketChannel
+from edge.providers.watch import READ_SIZE
 
 Pair = tuple[SocketChannel, socket.socket]
 

@@ -9,8 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from edge.providers.channel import READ_SIZE, SocketChannel
+from edge.providers.channel import SocketChannel
 from edge.providers.tls import TlsChannel, tls_context
+from edge.providers.watch import READ_SIZE
 from tests.fakes.certificates import Certificates
 
 

@@ -81,6 +81,10 @@ class PacedStream:
             raise provider.fault
         return [{"choices": [], "usage": USAGE}]
 
+    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:
+        while (chunks := await self.receive()) and take(chunks):
+            pass
+
     async def __aexit__(
         self,
         exc_type: type[BaseException] | None,
