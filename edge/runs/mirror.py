@@ -150,13 +150,18 @@ class MirrorHub:
     # The followers' side.
 
     def follow(
-        self, run_id: str, sees: Sees, *, types: frozenset[str] | None = None
+        self,
+        run_id: str,
+        sees: Sees,
+        *,
+        types: frozenset[str] | None = None,
+        batched: bool = False,
     ) -> Subscription | None:
         """Follow one run, live or ended a short while ago; None where there is none to be seen."""
         feed = self._feeds.get(run_id) or self._ended.get(run_id)
         if feed is None or not sees(feed.key):
             return None
-        follower = self._follower(types, run_id)
+        follower = self._follower(types, run_id, batched=batched)
         end = feed.replay.frames_so_far() if feed.finished else feed.follow(follower)
         kept = _numbered(feed, feed.replay.replay())
         follower.begin(_past(feed, kept, end, follower), {run_id: end})
@@ -166,12 +171,14 @@ class MirrorHub:
             self._connect(feed)
         return follower
 
-    def follow_all(self, sees: Sees, *, types: frozenset[str] | None = None) -> Subscription:
+    def follow_all(
+        self, sees: Sees, *, types: frozenset[str] | None = None, batched: bool = False
+    ) -> Subscription:
         """Follow every run of the keys that ``sees`` allows.
 
         Of the runs that are under way it is told how they began and how much was missed.
         """
-        follower = self._follower(types, None)
+        follower = self._follower(types, None, batched=batched)
         feeds = [feed for feed in self._feeds.values() if sees(feed.key)]
         seen = {feed.run_id: feed.follow(follower) for feed in feeds}
         past = [
@@ -196,9 +203,11 @@ class MirrorHub:
         dropped = self._dropped + sum(follower.dropped for follower in self._followers)
         return MirrorStatistics(len(self._followers), dropped, self._hopeless)
 
-    def _follower(self, types: frozenset[str] | None, run_id: str | None) -> Subscription:
+    def _follower(
+        self, types: frozenset[str] | None, run_id: str | None, *, batched: bool
+    ) -> Subscription:
         follower = Subscription(
-            self._limits, self._leave, types=types, run_id=run_id, epoch=_epoch()
+            self._limits, self._leave, types=types, run_id=run_id, epoch=_epoch(), batched=batched
         )
         self._followers[follower] = run_id
         return follower

@@ -14,7 +14,7 @@ from typing import Self, TypeAlias
 import trio
 
 from edge.core.mirror_frames import FINISHED, gap_frame
-from edge.wire.websocket import text_frame
+from edge.wire.websocket import array_frame, text_frame
 
 Frame: TypeAlias = tuple[int, str, bytes]
 """Number within its run, type, and the WebSocket frame."""
@@ -68,6 +68,7 @@ class Subscription:
         leave: called once, when it ends.
         types: the types of frames it wants; None for all.
         run_id: the only run it follows; None where it follows all.
+        batched: frames that are due together are one message, a JSON array of them.
 
     Attributes:
         ending: how it is to be closed once :meth:`receive` returned nothing.
@@ -82,12 +83,14 @@ class Subscription:
         types: frozenset[str] | None = None,
         run_id: str | None = None,
         epoch: float = 0.0,
+        batched: bool = False,
     ) -> None:
         self._limits = limits
         self._leave = leave
         self._types = types
         self._run_id = run_id
         self._epoch = epoch
+        self._batched = batched
         self._past: Iterator[bytes] = iter(())
         self._seen: dict[str, int] = {}
         self._queue: list[bytes] = []
@@ -210,14 +213,17 @@ class Subscription:
         for frame in self._past:
             due.append(frame)
             if len(due) >= REPLAYED_AT_ONCE:
-                return b"".join(due)
+                return self._sent(due)
         due += self._queue
         if self._missed:
             due.append(self._gap())
         if self._last:
             due.append(self._last)
         self._queue, self._queued_bytes, self._last = [], 0, b""
-        return b"".join(due)
+        return self._sent(due)
+
+    def _sent(self, due: list[bytes]) -> bytes:
+        return array_frame(due) if self._batched and due else b"".join(due)
 
     def _tell_gap(self) -> None:
         """Put the gap where it is, if there is room for more than the gap."""

@@ -5,6 +5,7 @@ alone (what a provider sent, what is held back) is told to keys with the right `
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -36,31 +37,57 @@ class MirrorHandler:
             Unauthorized, InvalidRequest: before the handshake is complete.
         """
         rights = self._doorkeeper.identify(socket.request.headers)
-        types = told_types(rights, wanted_types(socket.arguments))
-        await hold(socket, partial(self._one, socket, run_id, rights, types))
+        wish = _wish(socket, rights)
+        await hold(socket, partial(self._one, socket, run_id, rights, wish))
 
     async def all(self, socket: ClientSocket) -> None:
         """Follow every run the key may see, until the client leaves; raises as :meth:`one`."""
         rights = self._doorkeeper.identify(socket.request.headers)
-        types = told_types(rights, wanted_types(socket.arguments))
-        await hold(socket, partial(self._all, socket, rights, types))
+        wish = _wish(socket, rights)
+        await hold(socket, partial(self._all, socket, rights, wish))
 
     async def _one(
-        self, socket: ClientSocket, run_id: str, rights: KeyRights, types: frozenset[str] | None
+        self, socket: ClientSocket, run_id: str, rights: KeyRights, wish: "_Wish"
     ) -> Ending:
         if not rights.mirror:
             return NOT_ALLOWED
-        subscription = self._hub.follow(run_id, rights.may_see, types=types)
+        subscription = self._hub.follow(
+            run_id, rights.may_see, types=wish.types, batched=wish.batched
+        )
         if subscription is None:
             return NO_SUCH_RUN
         return await _tell(socket, subscription)
 
-    async def _all(
-        self, socket: ClientSocket, rights: KeyRights, types: frozenset[str] | None
-    ) -> Ending:
+    async def _all(self, socket: ClientSocket, rights: KeyRights, wish: "_Wish") -> Ending:
         if not rights.mirror:
             return NOT_ALLOWED
-        return await _tell(socket, self._hub.follow_all(rights.may_see, types=types))
+        subscription = self._hub.follow_all(rights.may_see, types=wish.types, batched=wish.batched)
+        return await _tell(socket, subscription)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """How a client wants to be told; ``types`` None for all."""
+
+    types: frozenset[str] | None
+    batched: bool
+
+
+def _wish(socket: ClientSocket, rights: KeyRights) -> _Wish:
+    arguments = socket.arguments
+    return _Wish(told_types(rights, wanted_types(arguments)), wants_batches(arguments))
+
+
+def wants_batches(arguments: Mapping[str, str]) -> bool:
+    """Whether ``?batch=true`` asks for frames that come together to be one message.
+
+    Raises:
+        InvalidRequest: it says something else.
+    """
+    said = arguments.get("batch", "false")
+    if said not in ("true", "false"):
+        raise InvalidRequest(f"{said!r} is neither true nor false", param="batch")
+    return said == "true"
 
 
 def wanted_types(arguments: Mapping[str, str]) -> frozenset[str] | None:

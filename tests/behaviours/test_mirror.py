@@ -245,32 +245,6 @@ async def test_of_all_runs_that_are_under_way_the_beginning_is_told_and_what_was
     assert [frame["seq"] for frame in after] == list(range(6, 6 + len(after)))
 
 
-async def test_a_follower_may_ask_for_some_types_only() -> None:
-    async with (
-        openai_server(streams("Hello")) as upstream,
-        gateway(upstream_config(upstream.base_url)) as edge,
-        open_socket(edge.url, "/v1/mirror?types=run.started,run.finished") as follower,
-    ):
-        await ask_once(edge.url, chat(stream=True))
-        await ask_once(edge.url, chat(stream=True))
-        frames = [await follower.frame() for _ in range(4)]
-
-    assert kinds(frames) == ["run.started", "run.finished"] * 2
-
-
-async def test_a_type_that_does_not_exist_is_refused() -> None:
-    async with (
-        openai_server() as upstream,
-        gateway(upstream_config(upstream.base_url)) as edge,
-        connect(edge.url) as client,
-    ):
-        await client.request("/v1/mirror?types=chunks", headers=HANDSHAKE)
-        answer = await client.response()
-
-    assert answer.status == 400
-    assert orjson.loads(answer.body)["error"]["param"] == "types"
-
-
 async def closed_with(url: str, path: str, key: str = "") -> int:
     async with open_socket(url, path, key=key) as follower:
         return await follower.closed()

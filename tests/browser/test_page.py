@@ -33,6 +33,10 @@ FLAGS = [
     "--disable-sync",
 ]
 PICTURES = os.environ.get("EDGE_SCREENSHOTS")
+PATIENCE_MS = 60_000
+"""How long a busy machine may take for anything; nothing waits so long elsewhere."""
+SLOW = "Nothing runs for nobody, and what leaves is right. " + "On and on. " * 40
+"""At a word a second it never ends by itself in a test."""
 
 SIMULATED = """
 [[providers]]
@@ -65,6 +69,11 @@ FLOOD = """async () => {
   return [shown, hidden, finished, [...runs.gone], runs.counts.missed];
 }"""
 """Of 300 runs at once 200 are shown; ended ones make room later; a gap is counted."""
+NAMELESS = """() => [...document.querySelectorAll("button, input, summary, a")]
+  .filter((each) => each.offsetParent)
+  .filter((each) => !(each.innerText.trim() || each.ariaLabel || each.labels?.length))
+  .map((each) => each.outerHTML)"""
+"""What can be used and has no name."""
 WEATHER = tool("weather", "city", city={"type": "string"})
 
 
@@ -80,7 +89,8 @@ def opened(url: str, folder: Path, scheme: str = "light") -> Iterator[Any]:
             viewport={"width": 1280, "height": 720},
         )
         page = context.pages[0]
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE_MS)
+        playwright.expect.set_options(timeout=PATIENCE_MS)
         faults: list[str] = []
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda said: faults.append(said.text) if refused(said) else None)
@@ -148,8 +158,7 @@ async def test_a_run_fills_with_text_and_is_cancelled_by_its_button(
             playwright.expect(page.locator("#counts")).to_contain_text("0 running, 2 finished")
 
     async def start_slow() -> None:
-        words = "Nothing runs for nobody, and what leaves is right."
-        await ask_once(edge.url, chat(words, model="sim-slow", stream=True))
+        await ask_once(edge.url, chat(SLOW, model="sim-slow", stream=True))
 
     async with gateway(SIMULATED) as edge, trio.open_nursery() as nursery:
         await drive(look)
@@ -186,8 +195,66 @@ async def test_a_client_that_leaves_is_a_give_up_and_no_failure(tmp_path: Path) 
 
     async def leave() -> None:
         async with connect(edge.url) as client:
-            await send(client, chat("one two three", model="sim-slow", stream=True))
+            await send(client, chat(SLOW, model="sim-slow", stream=True))
             await edge.phase_reached("streaming")
+
+    async with gateway(SIMULATED) as edge:
+        await drive(look)
+
+
+async def test_a_run_is_read_and_cancelled_with_the_keyboard_alone(tmp_path: Path) -> None:
+    def look() -> None:
+        with opened(edge.url, tmp_path) as page:
+            live(page)
+            trio.from_thread.run_sync(nursery.start_soon, start_slow)
+            row = page.locator("#runs tr").first
+            playwright.expect(row).to_contain_text("Nothing runs")
+            for _ in range(2):  # the button that holds, then the row
+                page.keyboard.press("Tab")
+            playwright.expect(row.locator("summary")).to_be_focused()
+            page.keyboard.press("Enter")
+            playwright.expect(row.locator("li")).to_contain_text("running sim")
+            page.keyboard.press("Tab")
+            button = row.get_by_role("button", name="Cancel run")
+            playwright.expect(row).to_contain_text("what leaves")  # it has been painted meanwhile
+            playwright.expect(button).to_be_focused()
+            page.keyboard.press("Enter")
+            playwright.expect(row).to_contain_text("cancelled")
+
+    async def start_slow() -> None:
+        await ask_once(edge.url, chat(SLOW, model="sim-slow", stream=True))
+
+    async with gateway(SIMULATED) as edge, trio.open_nursery() as nursery:
+        await drive(look)
+
+
+async def test_a_screen_reader_finds_tables_names_and_headings(tmp_path: Path) -> None:
+    def look() -> None:
+        with opened(edge.url, tmp_path) as page:
+            live(page)
+            ask(edge.url, chat("How is it?", model="sim-tools", tools=[WEATHER], stream=True))
+            playwright.expect(page.locator("#runs tr")).to_contain_text("2 attempts")
+            playwright.expect(page.locator("#providers tr")).to_contain_text("of 8")
+            assert page.locator("html").get_attribute("lang") == "en"
+            assert page.title()
+            for place in ("banner", "main"):
+                assert page.get_by_role(place).count() == 1
+            assert page.get_by_role("status").inner_text() == "Live"
+            runs = page.get_by_role("table", name="Runs")
+            assert [each.inner_text() for each in runs.get_by_role("columnheader").all()] == [
+                *("Status", "Run", "Answer", "Attempts", "Time", "Actions")
+            ]
+            row = runs.get_by_role("row").nth(1)
+            assert "sim-tools" in row.get_by_role("rowheader").inner_text()
+            assert row.get_by_role("cell").count() == 5
+            providers = page.get_by_role("table", name="Providers")
+            line = providers.get_by_role("row").nth(1)
+            assert line.get_by_role("rowheader").inner_text() == "sim"
+            told = [cell.inner_text() for cell in line.get_by_role("cell").all()]
+            assert told[:3] == ["well", "0 of 8", "0"]
+            playwright.expect(line.get_by_role("cell").nth(3)).to_contain_text("%")
+            nameless = page.evaluate(NAMELESS)
+            assert nameless == []
 
     async with gateway(SIMULATED) as edge:
         await drive(look)

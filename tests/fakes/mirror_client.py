@@ -29,6 +29,12 @@ class SocketClient:
             found: Frame = orjson.loads(await self.connection.get_message())
         return found
 
+    async def batch(self) -> list[Frame]:
+        """The frames of one message, where the socket asked for many in one."""
+        with trio.fail_after(PATIENCE_S):
+            found: list[Frame] = orjson.loads(await self.connection.get_message())
+        return found
+
     async def until(self, kind: str) -> list[Frame]:
         """The frames up to and including the next one of a type."""
         frames = [await self.frame()]

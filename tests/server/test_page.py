@@ -58,6 +58,32 @@ def test_the_page_loads_nothing_from_elsewhere_and_sets_no_html() -> None:
         assert not re.search(r"https?://|innerHTML|insertAdjacentHTML|\beval\b| style=", text), file
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_can_be_read_on_its_ground(scheme: str) -> None:
+    """By WCAG 2.2, 1.4.3: the contrast of small text is 4.5 to 1 at least."""
+    roots = re.findall(r":root \{(.*?)\}", (UI / "page.css").read_text(), re.DOTALL)
+    colours = dict(re.findall(r"--([\w-]+): (#\w+);", roots[scheme == "dark"]))
+    pairs = [("ink", "ground"), ("quiet", "ground"), ("ink", "field"), ("ink", "warn-ground")]
+    pairs += [(tone, f"{tone}-ground") for tone in ("good", "warn", "bad", "live")]
+
+    poor = [pair for pair in pairs if contrast(*(colours[name] for name in pair)) < 4.5]
+    assert poor == []
+
+
+def contrast(one: str, other: str) -> float:
+    lighter, darker = sorted(map(luminance, (one, other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(each * 2 for each in colour[1:])
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return sum(map(float.__mul__, (0.2126, 0.7152, 0.0722), linear))
+
+
 @pytest.mark.parametrize(
     ("origin", "allowed"),
     [("http://gateway", True), ("http://other.example", False), ("null", False)],

@@ -1,12 +1,14 @@
 """A server's frames: what a WebSocket client of another make reads out of them."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import Ping, TextMessage
 
-from edge.wire.websocket import PING, text_frame
+from edge.wire.websocket import PING, array_frame, text_frame
 
 
 def read(data: bytes) -> list[object]:
@@ -36,3 +38,11 @@ def test_any_texts_arrive_as_they_are(said: list[str]) -> None:
 
     texts = [event.data for event in read(frames) if isinstance(event, TextMessage)]
     assert texts == said
+
+
+@given(st.lists(st.sampled_from([0, 120, 130, 70000]), max_size=4))
+def test_many_texts_may_be_one_array(sizes: list[int]) -> None:
+    frame = array_frame(text_frame(json.dumps("x" * size).encode()) for size in sizes)
+
+    parts = [event.data for event in read(frame) if isinstance(event, TextMessage)]
+    assert [len(each) for each in json.loads("".join(parts))] == sizes

@@ -6,19 +6,31 @@ import {Row, setText, element} from "./rows.js";
 import {Runs} from "./runs.js";
 
 const at = (id) => document.getElementById(id);
-const HEALTH = {closed: "good", probing: "warn", paused: "warn"};
+const HEALTH = {
+  closed: ["good", "well"], open: ["bad", "left alone"],
+  probing: ["warn", "tried again"], paused: ["warn", "paused"],
+};
+const SHARE = 4; // of the time, one part in so many is for painting
 const runs = new Runs();
 const rows = new Map();
 let held = false;
 let painting = false;
+let restUntil = 0; // when the next frame may be painted, on the page's clock
 let offset = 0; // the gateway's clock minus ours, in seconds
 let stale = false; // something was missed: ask the runs API
 const now = () => Date.now() / 1000 + offset;
 
+// Painting leaves most of the time to whoever clicks or reads: the longer a frame took, layout and
+// all, the later the next one comes.
 function paintSoon() {
   if (painting) return;
   painting = true;
-  requestAnimationFrame(() => { painting = false; paint(); });
+  setTimeout(() => requestAnimationFrame(() => {
+    const began = performance.now();
+    painting = false;
+    paint();
+    setTimeout(() => { restUntil = began + SHARE * (performance.now() - began); });
+  }), Math.max(0, restUntil - performance.now()));
 }
 
 function paint() {
@@ -71,8 +83,8 @@ async function showProviders() {
   const list = status === 200 ? body.data : fromAttempts();
   at("no-providers").hidden = list.length > 0;
   at("providers").replaceChildren(...list.map((each) => {
-    const {health} = each;
-    const told = element("span", health || "–", health ? `badge ${HEALTH[health] || "bad"}` : "");
+    const [tone, word] = HEALTH[each.health] || ["", "–"];
+    const told = element("span", word, tone && `badge ${tone}`);
     const line = element("tr");
     const name = element("th", each.name);
     name.scope = "row";

@@ -12,6 +12,12 @@ export function element(name, text = "", classes = "") {
   return made;
 }
 
+function part(name, role, classes = "") {
+  const made = element(name, "", classes);
+  made.setAttribute("role", role);
+  return made;
+}
+
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -20,7 +26,7 @@ export class Row {
   constructor(run, {cancel, toggled}) {
     this.run = run;
     this.drawn = "";
-    this.element = element("tr");
+    this.element = part("tr", "row"); // its display is no table row's, so roles are told
     this.status = element("span", "", "badge");
     this.note = element("p", "", "quiet");
     this.reasoning = element("p", "", "reasoning");
@@ -32,13 +38,12 @@ export class Row {
     this.list = element("ol");
     this.details.append(this.title, this.list);
     this.details.addEventListener("toggle", () => toggled(run, this.details.open));
-    this.time = element("td", "", "time");
+    this.time = part("td", "cell", "time");
     this.button = element("button", "Cancel");
     this.button.type = "button";
     this.button.setAttribute("aria-label", `Cancel run ${run.id}`);
     this.button.addEventListener("click", () => { this.button.disabled = true; cancel(run); });
-    const name = element("th");
-    name.scope = "row";
+    const name = part("th", "rowheader");
     name.append(element("div", run.model), element("div", run.id, "id"));
     if (run.key) name.append(element("div", run.key, "quiet"));
     this.#cell(this.status, this.note);
@@ -50,7 +55,7 @@ export class Row {
   }
 
   #cell(...content) {
-    const made = element("td");
+    const made = part("td", "cell");
     made.append(...content);
     this.element.append(made);
   }

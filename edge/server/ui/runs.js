@@ -114,7 +114,7 @@ function restate(run, row, now) {
   for (const attempt of row.attempts) setAttempt(run, attempt);
   run.status = row.status;
   if (row.status === "running") return;
-  Object.assign(run, {ended: now, total: row.age_s});
+  Object.assign(run, {ended: Math.min(now, row.created + row.age_s), total: row.age_s});
   judge(run);
 }
 
