@@ -164,6 +164,7 @@ class Gateway:
             max_connections=server.max_connections,
             drain_s=server.drain_s + CLOSING_S,
             max_websocket_message_bytes=server.max_body_bytes,
+            max_frames_per_s=server.max_frames_per_s,
         )
         async with trio.open_nursery() as nursery:
             closing = trio.Event()

@@ -44,6 +44,7 @@ from edge.server.passthrough import PassThroughHandler
 from edge.server.providers import ProvidersHandler
 from edge.server.routing import Handlers
 from edge.server.runs import RunsHandler
+from edge.server.socket_runs import SocketLimits
 from edge.settings import ProviderSettings, Settings
 from edge.telemetry.metrics import Metrics
 
@@ -124,6 +125,7 @@ class Generation:
                 common.metrics.render,
                 None if settings.telemetry.open_metrics else doorkeeper,
             ),
+            socket_limits=SocketLimits(max_runs=settings.limits.max_socket_runs),
             origins=frozenset(settings.server.cors_origins),
             cors=Cors(frozenset(settings.server.cors_origins), is_open=not settings.keys),
         )

@@ -20,6 +20,7 @@ class ServerLimits:
             longest time without a request of its own is closed, or else the new one.
         backlog: connections the kernel holds that were not accepted yet.
         max_websocket_message_bytes: longest message a WebSocket client may send.
+        max_frames_per_s: short WebSocket frames of one client, pings included, over ten seconds.
     """
 
     write_timeout_s: float = 30.0
@@ -32,3 +33,4 @@ class ServerLimits:
     max_connections: int = 10_000
     backlog: int = 2048
     max_websocket_message_bytes: int = 1024 * 1024
+    max_frames_per_s: int = 1000

@@ -187,6 +187,7 @@ def _config(limits: ServerLimits) -> Config:
     config.errorlog = logging.getLogger("edge.server.hypercorn")
     config.include_server_header = False
     config.websocket_max_message_size = limits.max_websocket_message_bytes
+    config.max_app_queue_size = 1  # messages may be long; those of one client wait with the client
     return config
 
 

@@ -45,7 +45,7 @@ class SocketLimits:
 async def serve_runs(
     socket: ClientSocket,
     current: Callable[[], ChatHandler],
-    limits: SocketLimits | None = None,
+    limits: SocketLimits,
 ) -> None:
     """Serve a client's runs until it leaves, or the gateway goes down.
 
@@ -58,7 +58,7 @@ async def serve_runs(
         Unauthorized: before the handshake is complete.
     """
     rights = current().rights(socket.request)
-    runs = SocketRuns(socket, current, rights, limits or SocketLimits())
+    runs = SocketRuns(socket, current, rights, limits)
     await hold(socket, runs.talk)
 
 

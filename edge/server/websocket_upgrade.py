@@ -1,7 +1,8 @@
 """WebSocket on one of our connections, spoken by hypercorn.
 
 Our own HTTP ends at a WebSocket handshake; the socket goes to hypercorn's HTTP/1.1 protocol, which
-does the handshake, the frames and the ASGI messages. It writes through the connection's
+does the handshake, the frames and the ASGI messages; what does not hold there against a client that
+floods is done in :mod:`edge.server.socket_stream`. It writes through the connection's
 :class:`~edge.server.client_reply.SocketWriter`, so a client that reads nothing is dropped here too.
 """
 
@@ -10,7 +11,6 @@ from typing import Any
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
-from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
@@ -18,6 +18,7 @@ from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
 from edge.runs.reply import ClientGone
 from edge.server.client_connection import ClientConnection
 from edge.server.client_socket import EXTENSION, Intake
+from edge.server.socket_stream import SocketProtocol
 
 _LINGER_S = 2.0
 
@@ -52,7 +53,7 @@ async def serve_websocket(
             reading.deadline = trio.current_time() + _LINGER_S
 
     async with TaskGroup() as tasks:
-        protocol = H11Protocol(
+        protocol = SocketProtocol(
             _with_intake(app, connection),
             config,
             WorkerContext(None),
@@ -62,10 +63,11 @@ async def serve_websocket(
             connection.peer,
             connection.local_address,
             send,
+            frames_per_s=connection.limits.max_frames_per_s,
         )
         await protocol.initiate()
-        await protocol.handle(RawData(opening))
         with reading:
+            await protocol.handle(RawData(opening))
             while data := await connection.receive():
                 await protocol.handle(RawData(data))
         await protocol.handle(Closed())

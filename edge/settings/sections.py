@@ -50,6 +50,7 @@ class ServerSettings:
         header_timeout_s: seconds that a head may take.
         keep_alive_s: seconds that a connection may wait for a request.
         max_connections: connections at a time, of each worker.
+        max_frames_per_s: short WebSocket frames of one client, over ten seconds.
         cors_origins: web pages that may call; ``*`` for any.
         allow_open: serve without keys on addresses that other machines can reach.
     """
@@ -65,6 +66,7 @@ class ServerSettings:
     header_timeout_s: Seconds = 10.0
     keep_alive_s: Seconds = 75.0
     max_connections: Positive = 10_000
+    max_frames_per_s: Positive = 1000
     cors_origins: tuple[WebOrigin, ...] = ()
     allow_open: bool = False
 
@@ -176,11 +178,13 @@ class LimitsSettings:
         max_runs: runs at a time, over all routes.
         queue: runs that may wait for their turn; 0 refuses at once.
         queue_timeout_s: longest wait.
+        max_socket_runs: runs at a time of one WebSocket.
     """
 
     max_runs: Positive = 2000
     queue: Count = 2000
     queue_timeout_s: Seconds = 30.0
+    max_socket_runs: Positive = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

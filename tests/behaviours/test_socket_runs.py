@@ -11,7 +11,6 @@ import trio
 
 from edge.runs import run
 from edge.server import socket_runs
-from edge.server.socket_runs import SocketLimits
 from edge.settings import Settings, Surroundings
 from tests.fakes.gateway import CHAT, ask_once, chat, gateway, message, tool, until, upstream_config
 from tests.fakes.mirror_client import Frame, SocketClient, open_socket
@@ -278,11 +277,10 @@ async def test_an_id_that_is_in_use_does_not_end_the_run_that_has_it() -> None:
     assert again[1][-1]["done"] is True
 
 
-async def test_a_socket_has_a_bound_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket_runs, "SocketLimits", lambda: SocketLimits(max_runs=2))
+async def test_a_socket_has_a_bound_of_runs() -> None:
     async with (
         openai_server(silent) as upstream,
-        gateway(upstream_config(upstream.base_url)) as edge,
+        gateway(upstream_config(upstream.base_url, limits="max_socket_runs = 2")) as edge,
         open_socket(edge.url, CHAT) as client,
     ):
         for number in (1, 2, 3):
