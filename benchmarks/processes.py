@@ -82,6 +82,25 @@ class Server:
         log = self.log.read_text(errors="replace")
         raise RuntimeError(f"nothing listens on port {port}; the end of the log: {log[-800:]}")
 
+    def wait_for_line(self, begins: bytes, patience_s: float = 30.0) -> None:
+        """Until it writes a line that begins so: of a gateway, that all its workers listen.
+
+        Raises:
+            RuntimeError: it ended, or wrote none in time; with the end of its log.
+        """
+        until = time.monotonic() + patience_s
+        while time.monotonic() < until and self.process.poll() is None:
+            if any(line.startswith(begins) for line in self.log.read_bytes().splitlines()):
+                return
+            pause(0.05)
+        log = self.log.read_text(errors="replace")
+        raise RuntimeError(f"no line {begins!r}; the end of the log: {log[-800:]}")
+
+    def end(self) -> str:
+        """How it ended, in words; empty while it runs."""
+        code = self.process.poll()
+        return "" if code is None else f"{self.log.stem} ended by itself with status {code}"
+
     def stop(self) -> None:
         """Ask it to end, and after five seconds make it."""
         for number, patience_s in ((signal.SIGTERM, 5), (signal.SIGKILL, 5)):

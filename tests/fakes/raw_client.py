@@ -39,8 +39,9 @@ class RawClient:
     answer piece by piece.
     """
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream, *, patience_s: float = PATIENCE_S) -> None:
         self.stream = stream
+        self._patience_s = patience_s
         self._buffer = bytearray()
         self._chunked = False
 
@@ -151,7 +152,7 @@ class RawClient:
         return await self.exactly(self._buffer.index(end) + len(end))
 
     async def _more(self) -> bool:
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(self._patience_s):
             data = await self.stream.receive_some()
         self._buffer += data
         return bool(data)
