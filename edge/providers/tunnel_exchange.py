@@ -1,4 +1,8 @@
-"""A provider's answer that is passed on as it is: its bytes, and the headers that may travel."""
+"""A provider's answer that is passed on as it is: its bytes, and the headers that may travel.
+
+Nobody decodes what passes through, so an error event inside of a good answer is not told from the
+rest: all of it is looked through for the key that was sent.
+"""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -53,6 +57,7 @@ class TunnelExchange:
         self._exchange = exchange
         self._redaction = redaction
         self._redactor = redaction.in_pieces()
+        self._redacts = True
 
     @property
     def status(self) -> int:
@@ -79,23 +84,29 @@ class TunnelExchange:
 
     async def __aenter__(self) -> Self:
         await self._exchange.__aenter__()
+        redaction = self._redaction
+        self._redacts = bool(redaction) if self.status >= 400 else redaction.is_telling
         return self
 
     async def receive(self) -> bytes:
         """See :class:`~edge.providers.port.ByteStream`."""
-        if self._exchange.status < 400 or not self._redaction:
-            return await self._exchange.receive()
-        while data := await self._exchange.receive():
-            if told := self._redactor.feed(data):
+        exchange, redactor = self._exchange, self._redactor
+        if not self._redacts:
+            return await exchange.receive()
+        while data := await exchange.receive():
+            told = redactor.feed(data)
+            if exchange.ended:
+                told += redactor.finish()
+            if told:
                 return told
-        return self._redactor.finish()
+        return redactor.finish()
 
     async def receive_each(self, take: Callable[[bytes], bool]) -> None:
         """See :class:`~edge.providers.port.ByteStream`."""
-        if self._exchange.status < 400:
-            await self._exchange.receive_each(take)
-        else:
+        if self._redacts:
             await trio.lowlevel.checkpoint()
+        else:
+            await self._exchange.receive_each(take)
 
     async def __aexit__(
         self,

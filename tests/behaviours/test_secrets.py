@@ -175,6 +175,37 @@ async def test_nor_is_it_where_answers_pass_through(name: str) -> None:
     assert b"set-cookie" not in answer.head.lower()
 
 
+PASSED_ON = {
+    "an error in a 200": streams(error(QUOTED), role=False),
+    "an error in mid-stream": streams("Hel", error(QUOTED)),
+    "a whole body": answers(200, orjson.dumps({"error": {"message": QUOTED}})),
+    "a body that is no JSON": answers(200, QUOTED.encode(), {"content-type": "text/plain"}),
+    "an end": answers(200, f"{PROVIDER}".encode(), {"content-type": "text/plain"}),
+}
+
+
+@pytest.mark.parametrize("script", PASSED_ON.values(), ids=PASSED_ON.keys())
+async def test_nor_inside_of_an_answer_that_passes_through(script: Script) -> None:
+    async with scene(script, more=TUNNEL) as (edge, _), connect(edge.url) as client:
+        body = orjson.dumps(chat(stream=True))
+        await client.request(CHAT, method="POST", headers=[bearer(TEAM)], body=body)
+        answer = await client.response()
+
+    assert answer.status in (200, 502)
+    assert PROVIDER not in repr(answer)
+    assert b"[redacted]" in answer.body
+
+
+async def test_what_only_looks_like_our_key_passes_through_whole() -> None:
+    body = f"{PROVIDER[:-1]} {PROVIDER[:9]}".encode()
+    script = answers(200, body, {"content-type": "text/plain"})
+    async with scene(script) as (edge, _):
+        asked = b'{"model": "coder", "input": "x"}'
+        answer = await fetch(edge, "/v1/embeddings", TEAM, "POST", asked)
+
+    assert answer.body == body
+
+
 async def test_no_secret_is_in_what_is_shown_of_a_good_run(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -37,3 +37,18 @@ def test_no_more_is_held_back_than_may_become_the_secret() -> None:
 
     assert machine.feed(b"xxaab") == b"xx"
     assert machine.feed(b"x") == b"aabx"
+    assert machine.feed(b"data: aab\n\n") == b"data: aab\n\n", "an event waits for nothing"
+
+
+def test_a_masked_body_is_as_long_as_before() -> None:
+    for secret in (SECRET, "a key of more characters than the mask has"):
+        data = f"before {secret} and after".encode()
+
+        masked = Redaction(secret).body(data)
+        assert len(masked) == len(data)
+        assert secret.encode() not in masked
+
+
+def test_a_word_that_anybody_may_write_is_no_telling_secret() -> None:
+    assert not Redaction("EMPTY").is_telling
+    assert Redaction("sk-0123456789abcdef").is_telling
