@@ -55,6 +55,11 @@ class Collector:
             else:
                 self._feed_rare(event)
 
+    def feed_text(self, text: str) -> None:
+        """Take a piece of text of choice 0."""
+        self._choice(0).text.append(text)
+        self.chars += len(text)
+
     def output(self) -> CollectedOutput:
         """The answer so far."""
         choices = tuple(

@@ -110,6 +110,13 @@ class ChunkEmitter:
             self._emit_calls(calls, out)
         return b"".join(out)
 
+    def feed_text(self, text: str) -> bytes:
+        """The chunk of a piece of text of choice 0."""
+        choice = self._choices.get(0)
+        if choice is None or self._pending:
+            return self.feed((TextDelta(text),))
+        return choice.text_head + _json_text(text) + self._delta_tail
+
     def finish(self, usage: dict[str, Any] | None) -> bytes:
         """The usage chunk, if it was asked for and is known, and ``[DONE]``."""
         if not self._include_usage or usage is None:
@@ -124,11 +131,7 @@ class ChunkEmitter:
             self._emit_entry(event.choice, {name: event.text}, out)
             return
         head = choice.text_head if type(event) is TextDelta else choice.reasoning_head
-        try:
-            text = orjson.dumps(event.text)
-        except orjson.JSONEncodeError:  # a lone surrogate, which UTF-8 has no bytes for
-            text = encode(event.text)
-        out.append(head + text + self._delta_tail)
+        out.append(head + _json_text(event.text) + self._delta_tail)
 
     def _emit_calls(self, calls: list[ToolCallDelta], out: list[bytes]) -> None:
         index = calls[0].choice
@@ -196,6 +199,13 @@ class ChunkEmitter:
             "model": identity.model,
             **self._top,
         }
+
+
+def _json_text(text: str) -> bytes:
+    try:
+        return orjson.dumps(text)
+    except orjson.JSONEncodeError:  # a lone surrogate, which UTF-8 has no bytes for
+        return encode(text)
 
 
 def truthful_finish(reason: FinishReason | None, *, has_calls: bool) -> FinishReason:

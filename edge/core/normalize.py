@@ -20,6 +20,7 @@ from edge.core.stream_events import (
 )
 from edge.core.toolcalls.reader import TextReader
 from edge.errors import ProviderProtocolError
+from edge.wire.openai_chunks import Chunk, whole_chunk
 
 FINISH_REASONS: Mapping[str, FinishReason] = {
     "stop": "stop",
@@ -58,6 +59,10 @@ class Reader(Protocol):
 
     def feed(self, text: str) -> list[StreamEvent]:
         """Events of a piece of content."""
+        ...
+
+    def pass_on(self, text: str) -> str | None:
+        """The text that may leave now of a piece in the middle of an answer; None: feed it."""
         ...
 
     def feed_reasoning(self, text: str) -> list[StreamEvent]:
@@ -111,10 +116,25 @@ class Normalizer:
         """Whether every choice seen so far has been given a finish reason."""
         return bool(self._choices) and all(c.seen_finish for c in self._choices.values())
 
-    def feed(self, chunk: Mapping[str, Any]) -> list[StreamEvent]:
-        """The events of one ``chat.completion.chunk``."""
+    def pass_on(self, text: str) -> str | None:
+        """The text that may leave now, for a chunk that is a piece of text in mid-answer.
+
+        None where it is not as simple as that: then it is to be fed, as nothing has happened.
+        """
+        choice = self._choices.get(0)
+        if choice is None or self._broken is not None:
+            return None
+        said = choice.reader.pass_on(text)
+        if said is not None:
+            self.read_chars += len(text)
+        return said
+
+    def feed(self, chunk: Chunk) -> list[StreamEvent]:
+        """The events of one chunk."""
         if self._broken is not None:
             raise self._broken
+        if isinstance(chunk, str):
+            chunk = whole_chunk(chunk)
         if chunk.get("usage"):
             self._note_usage(chunk["usage"])
         choices = chunk.get("choices")

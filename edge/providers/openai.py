@@ -19,7 +19,8 @@ from edge.providers.port import Provider, ProviderRequest, TunnelRequest
 from edge.providers.redaction import Redaction
 from edge.providers.transport import Exchange, Transport
 from edge.providers.tunnel_exchange import TunnelExchange
-from edge.wire.openai_chunks import chunk_error, completion_to_chunks, decode_chunk
+from edge.wire.openai_chunks import Chunk, chunk_error, completion_to_chunks, decode_chunk
+from edge.wire.same_text import SameText
 from edge.wire.sse import DONE_PAYLOAD, SseDecoder
 from edge.wire.strict_json import MalformedJson, encode, parse
 
@@ -125,7 +126,8 @@ class ChatExchange:
         self._redaction = redaction
         self._exchange = exchange
         self._decoder = SseDecoder(max_event_bytes=options.max_event_bytes)
-        self._whole: list[dict[str, Any]] | None = None
+        self._same_text = SameText()
+        self._whole: list[Chunk] | None = None
         self._fault: ProviderError | None = None
         self._done = False
         self._ended = False
@@ -144,7 +146,7 @@ class ChatExchange:
             raise
         return self
 
-    async def receive(self) -> list[dict[str, Any]]:
+    async def receive(self) -> list[Chunk]:
         """See :class:`~edge.providers.port.ChunkStream`."""
         if self._whole is not None:
             chunks, self._whole, self._done = self._whole, [], True
@@ -163,7 +165,7 @@ class ChatExchange:
             if payloads and (chunks := self._decode(payloads)):
                 return chunks
 
-    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:
+    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:
         """See :class:`~edge.providers.port.ChunkStream`."""
 
         def decode_and_take(data: bytes) -> bool:
@@ -200,10 +202,14 @@ class ChatExchange:
             while await self._exchange.receive():
                 pass
 
-    def _decode(self, payloads: list[bytes]) -> list[dict[str, Any]]:
+    def _decode(self, payloads: list[bytes]) -> list[Chunk]:
         """Chunks up to ``[DONE]`` or a fault, which is raised once they have been handed out."""
-        chunks: list[dict[str, Any]] = []
+        chunks: list[Chunk] = []
         for payload in payloads:
+            text = self._same_text.text_of(payload)
+            if text is not None:
+                chunks.append(text)
+                continue
             if payload == DONE_PAYLOAD or payload.strip() == DONE_PAYLOAD:
                 self._done = True
                 break
@@ -213,6 +219,7 @@ class ChatExchange:
                 if not chunks:
                     raise self._fault
                 break
+            self._same_text.learn(payload, chunk)
             chunks.append(chunk)
         return chunks
 
@@ -236,7 +243,7 @@ class ChatExchange:
     async def _read_whole(self) -> None:
         try:
             body = await read_bounded(self._exchange, MAX_BODY_BYTES)
-            self._whole = completion_to_chunks(decode_chunk(body))
+            self._whole = [*completion_to_chunks(decode_chunk(body))]
         except ProviderError as fault:
             raise self._mine(fault) from None
 

@@ -11,6 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from edge.wire.openai_chunks import Chunk
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderRequest:
@@ -50,7 +52,7 @@ class ChunkStream(Protocol):
         """Whether the provider itself said that the answer is whole (``[DONE]``)."""
         ...
 
-    async def receive(self) -> list[dict[str, Any]]:
+    async def receive(self) -> list[Chunk]:
         """All chunks that one read brought, in order, never empty until the end.
 
         An empty list means the answer is complete (``[DONE]``, or a sound end of the body).
@@ -61,7 +63,7 @@ class ChunkStream(Protocol):
         """
         ...
 
-    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:
+    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:
         """Give ``take`` the chunks of each read, without waking the task, while it returns True.
 
         A quicker way, and never the whole one: it may return at any time, and at once;

@@ -21,6 +21,7 @@ import trio
 from edge.core.schema_example import schema_example
 from edge.errors import ProviderRefused
 from edge.providers.port import ByteStream, ChunkStream, Provider, ProviderRequest, TunnelRequest
+from edge.wire.openai_chunks import Chunk
 from edge.wire.strict_json import encode
 
 MODELS = ("sim-echo", "sim-tools", "sim-slow")
@@ -113,7 +114,7 @@ class _SimulatedStream:
     def complete(self) -> bool:
         return self._complete
 
-    async def receive(self) -> list[dict[str, Any]]:
+    async def receive(self) -> list[Chunk]:
         chunk = next(self._chunks, None)
         if chunk is None:
             self._complete = True
@@ -122,7 +123,7 @@ class _SimulatedStream:
         await trio.sleep(self._pause_s if _says_something(chunk) else 0.0)
         return [chunk]
 
-    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:  # noqa: ARG002
+    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:  # noqa: ARG002
         await trio.lowlevel.checkpoint()
 
 

@@ -73,6 +73,10 @@ class Answer(Protocol):
         """
         ...
 
+    def offer_text(self, text: str) -> bool:
+        """:meth:`offer` for a piece of text of choice 0, or none; the way of nearly every chunk."""
+        ...
+
     async def settle(self) -> None:
         """Wait until the client has been given what may leave; returns at once if it has."""
         ...
@@ -154,6 +158,7 @@ class StreamedAnswer:
         self._writing = 0
         self._waiting = b""
         self._is_behind = False
+        self._text_flows = False  # text has been shown, and more of it may follow as it comes
         self._last_write = trio.current_time()
         self.shown_chars = 0
         self.client_gone = False
@@ -173,6 +178,7 @@ class StreamedAnswer:
         self._record = record
         self._shown_before |= self._shown_now
         self._shown_now = set()
+        self._text_flows = False
         self._allowed = self._kinds_that_may_leave(hold_text=hold_text)
         self.shown_chars = 0
 
@@ -195,6 +201,21 @@ class StreamedAnswer:
         self._is_behind = not is_sent
         if self._trace.on:
             self._trace.tell(live)
+        else:
+            self._text_flows = self._reply.started and TextDelta in self._shown_now
+        return is_sent
+
+    def offer_text(self, text: str) -> bool:
+        """See :class:`Answer`."""
+        if not self._text_flows:
+            return self.offer([TextDelta(text)] if text else [])
+        if not text:
+            return True
+        data = self._emitter.feed_text(text)
+        self.shown_chars += len(text)
+        is_sent = self._reply.write_now(data)
+        self._left(data)
+        self._is_behind = not is_sent
         return is_sent
 
     async def settle(self) -> None:
@@ -319,6 +340,10 @@ class WholeAnswer:
         if self._trace.on and self._run.mirror is not None:
             self._run.mirror.held(events)
         return True
+
+    def offer_text(self, text: str) -> bool:
+        """Everything waits."""
+        return self.offer([TextDelta(text)]) if text and self._trace.on else True
 
     async def settle(self) -> None:
         """Nothing is under way before the end."""

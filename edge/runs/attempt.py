@@ -30,7 +30,7 @@ from edge.runs.drain import Drained, Drainer, DrainTerms
 from edge.runs.observers import Observers
 from edge.runs.registry import ChatRun, Run
 from edge.wire.openai_chat import provider_body
-from edge.wire.openai_chunks import says_something
+from edge.wire.openai_chunks import Chunk, says_something, whole_chunk
 
 ReadBack: TypeAlias = Callable[[CollectedOutput], CollectedOutput]
 
@@ -291,7 +291,7 @@ class _Intake:
     async def take_all(self, stream: ChunkStream, deadline: AttemptDeadline) -> None:
         """Read the stream to its end."""
 
-        def take(chunks: list[dict[str, Any]]) -> bool:
+        def take(chunks: list[Chunk]) -> bool:
             deadline.progress()
             return self._take(chunks)
 
@@ -317,13 +317,20 @@ class _Intake:
         run = self._run
         return read_calls(self._read_back(output), run.compiled.contract, run.policy)
 
-    def _take(self, chunks: list[dict[str, Any]]) -> bool:
+    def _take(self, chunks: list[Chunk]) -> bool:
         """Take what one read brought; returns whether nothing waits for the client."""
         if self._traced and self._run.mirror is not None:
-            self._run.mirror.received(chunks, live=self._live)
+            self._run.mirror.received([*map(whole_chunk, chunks)], live=self._live)
         if self._run.phase == "waiting" and any(map(says_something, chunks)):
             self._run.phase = "streaming"
             self._record.chunk_came()
+        if len(chunks) == 1 and isinstance(chunks[0], str):
+            text = self._normalizer.pass_on(chunks[0])
+            if text is not None:
+                self._collector.feed_text(text)
+                goes_on = self._answer.offer_text(text)
+                self._bound()
+                return goes_on
         feed = self._normalizer.feed
         events: list[StreamEvent] = []
         for chunk in chunks:

@@ -27,6 +27,7 @@ import trio
 
 from edge.providers.port import Provider, ProviderRequest
 from edge.runs.reply import ClientGone
+from edge.wire.openai_chunks import Chunk
 
 CLOSE_S = 5.0
 """How long leaving waits for the provider's connection to be closed. It takes no time; the bound
@@ -141,7 +142,7 @@ class _Opened:
     """Says that the provider's answer has begun."""
 
 
-_News: TypeAlias = _Opened | list[dict[str, Any]] | Exception
+_News: TypeAlias = _Opened | list[Chunk] | Exception
 
 
 class DrainableStream:
@@ -181,7 +182,7 @@ class DrainableStream:
             raise
         return self
 
-    async def receive(self) -> list[dict[str, Any]]:
+    async def receive(self) -> list[Chunk]:
         """See :class:`~edge.providers.port.ChunkStream`."""
         if self._ended:
             return []
@@ -190,7 +191,7 @@ class DrainableStream:
         self._ended = not chunks
         return chunks
 
-    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:  # noqa: ARG002
+    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:  # noqa: ARG002
         """Nothing is quicker here: another task reads."""
         await trio.lowlevel.checkpoint()
 
@@ -264,9 +265,12 @@ class DrainableStream:
             self.complete = stream.complete
         return "end"
 
-    def _note(self, chunks: list[dict[str, Any]]) -> None:
+    def _note(self, chunks: list[Chunk]) -> None:
         with_choice = 0
         for chunk in chunks:
+            if isinstance(chunk, str):
+                with_choice += 1
+                continue
             with_choice += bool(chunk.get("choices"))
             usage = chunk.get("usage")
             if isinstance(usage, dict):

@@ -4,12 +4,16 @@ Nothing is interpreted here but two questions: is this an error told inside a 20
 whole completion (from a server that passed over ``stream: true``) look as chunks.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
 from edge.errors import ProviderProtocolError, ProviderStreamError
 from edge.wire import strict_json
+
+Chunk: TypeAlias = dict[str, Any] | str
+"""A decoded chunk. A string is a piece of text of choice 0, never empty: a chunk that told nothing
+else that the chunks before it had not told (:mod:`edge.wire.same_text`)."""
 
 _IN_MESSAGE_ONLY = frozenset({"role", "tool_calls"})
 _PER_CHOICE = frozenset({"index", "message", "delta", "finish_reason", "text"})
@@ -58,8 +62,17 @@ def chunk_error(chunk: dict[str, Any]) -> ProviderStreamError | None:
     return _told(_text(message), code, error.get("param"))
 
 
-def says_something(chunk: dict[str, Any]) -> bool:
+def whole_chunk(chunk: Chunk) -> dict[str, Any]:
+    """A chunk as a tree, also where only its text is at hand."""
+    if isinstance(chunk, str):
+        return {"choices": [{"index": 0, "delta": {"content": chunk}}]}
+    return chunk
+
+
+def says_something(chunk: Chunk) -> bool:
     """Whether a chunk carries content of any kind, and not a role or nothing."""
+    if isinstance(chunk, str):
+        return True
     choices = chunk.get("choices")
     if not isinstance(choices, list):
         return False

@@ -6,7 +6,8 @@ CR or CRLF and nowhere else: U+2028 and its kin are text.
 
 Model servers send almost nothing but ``data: {...}`` and a blank line, many of them in one read.
 So a read is cut into blocks by one ``bytes.split``, and a block of one ``data`` line is handed
-out as a slice; only other blocks are looked at line by line. Servers that end lines with CRLF
+out as a slice; only other blocks are looked at line by line. A read that is just one such event,
+behind a whole one, is not even cut. Servers that end lines with CRLF
 come the same way after one ``bytes.replace``. An unfinished line waits in one buffer that is joined
 once, when its end comes, so the work is linear in the bytes whatever the cuts.
 
@@ -49,6 +50,7 @@ class SseDecoder:
         self._data_bytes = 0
         self._after_cr = False  # a line feed that comes next belongs to that CR
         self._at_start = True
+        self._is_between = False  # the last read ended with an event, and left nothing over
         self._fault: ProviderProtocolError | None = None
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -58,6 +60,27 @@ class SseDecoder:
             ProviderProtocolError: an event is longer than ``max_event_bytes``. Events before it
                 are handed out first.
         """
+        if self._is_between and self._is_one_line(data):
+            return [data[6:-2]]
+        self._is_between = False
+        events = self._feed(data)
+        self._is_between = not (
+            self._line or self._data or self._after_cr or self._at_start or self._fault
+        )
+        return events
+
+    def _is_one_line(self, data: bytes) -> bool:
+        """Whether this is one whole event with one line, as nearly all are; not an empty one."""
+        end = len(data) - 2
+        return (
+            8 < len(data) <= self.max_event_bytes
+            and data.startswith(b"data: ")
+            and data.find(b"\n") == end
+            and data[-1] == _LF
+            and b"\r" not in data
+        )
+
+    def _feed(self, data: bytes) -> list[bytes]:
         if self._fault is not None:
             raise self._fault
         if self._after_cr and data:

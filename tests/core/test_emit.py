@@ -187,3 +187,26 @@ def test_a_whole_answer_streams_as_its_body(events: list[StreamEvent]) -> None:
     folded = fold(stream(events_of(output), include_usage=True))
 
     assert folded == json.loads(json.dumps(completion_body(output, IDENTITY)))
+
+
+@given(st.lists(st.text(min_size=1) | st.sampled_from([Extras(delta={"refusal": "no"}), "\ud800"])))
+def test_text_fed_as_it_is_makes_the_chunks_of_its_events(
+    pieces: list[str | Extras],
+) -> None:
+    by_events, by_text = ChunkEmitter(IDENTITY), ChunkEmitter(IDENTITY)
+    for piece in pieces:
+        if isinstance(piece, str):
+            assert by_text.feed_text(piece) == by_events.feed([TextDelta(piece)])
+        else:
+            assert by_text.feed([piece]) == by_events.feed([piece])
+
+
+@given(st.lists(st.text(min_size=1)))
+def test_text_collected_as_it_is_makes_the_answer_of_its_events(pieces: list[str]) -> None:
+    collector = Collector()
+    for piece in pieces:
+        collector.feed_text(piece)
+
+    events: list[StreamEvent] = [TextDelta(piece) for piece in pieces]
+    assert collector.output() == collected(events)
+    assert collector.chars == sum(map(len, pieces))

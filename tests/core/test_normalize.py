@@ -152,3 +152,23 @@ def test_any_chunks_become_events_with_one_finish_a_choice_or_are_the_providers_
         *finishes,
     }
     assert all(event.text for event in found if isinstance(event, TextDelta | ReasoningDelta))
+
+
+def test_a_piece_of_text_in_mid_answer_passes_on_and_is_counted() -> None:
+    normalizer = Normalizer(Contract(), OutputPolicy())
+    assert normalizer.pass_on("a") is None
+    assert normalizer.feed("a") == [TextDelta("a")]
+
+    assert normalizer.pass_on("b ") == "b"
+    assert normalizer.feed(" c") == [TextDelta("  c")]
+    assert normalizer.read_chars == len("ab  c")
+
+
+def test_nothing_passes_on_behind_a_finish_that_is_a_fault() -> None:
+    normalizer = Normalizer(Contract(), OutputPolicy())
+    normalizer.feed(delta(content="a"))
+    normalizer.feed(delta("abort"))
+
+    assert normalizer.pass_on("b") is None
+    with pytest.raises(ProviderProtocolError, match="abort"):
+        normalizer.feed("b")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import trio
 
 from edge.providers.port import ByteStream, ChunkStream, Provider, ProviderRequest, TunnelRequest
+from edge.wire.openai_chunks import Chunk
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
@@ -118,7 +119,7 @@ class ScriptedChunks(_Playing):
 
     complete = False
 
-    async def receive(self) -> list[dict[str, Any]]:
+    async def receive(self) -> list[Chunk]:
         step = await self._next()
         if step is None:
             self.complete = True
@@ -130,7 +131,7 @@ class ScriptedChunks(_Playing):
             return [{"choices": [], "usage": step}]
         return [_chunk(step, None)]
 
-    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:
+    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:
         while (chunks := await self.receive()) and take(chunks):
             pass
 

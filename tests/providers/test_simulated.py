@@ -11,6 +11,7 @@ from trio.testing import MockClock
 from edge.errors import ProviderRefused
 from edge.providers.port import ProviderRequest, TunnelRequest
 from edge.providers.simulated import MODELS, SimulatedProvider
+from edge.wire.openai_chunks import whole_chunk
 
 WEATHER: dict[str, Any] = {
     "type": "object",
@@ -32,7 +33,7 @@ async def answer(asked: ProviderRequest) -> list[dict[str, Any]]:
     chunks: list[dict[str, Any]] = []
     async with SimulatedProvider().open(asked) as stream:
         while received := await stream.receive():
-            chunks += received
+            chunks += map(whole_chunk, received)
         assert stream.complete
     return chunks
 
@@ -153,7 +154,7 @@ async def test_slow_can_be_cancelled_between_words(autojump_clock: MockClock) ->
     async with SimulatedProvider().open(request("sim-slow", "one two three")) as stream:
         with trio.move_on_after(1.5) as scope:
             while True:
-                heard.append(said(await stream.receive()))
+                heard.append(said([*map(whole_chunk, await stream.receive())]))
         assert not stream.complete
     assert scope.cancelled_caught
     assert autojump_clock.current_time() - began == pytest.approx(1.5)

@@ -14,6 +14,7 @@ from edge.errors import ProviderProtocolError, ProviderUnreachable
 from edge.providers.port import ByteStream, ChunkStream, ProviderRequest, TunnelRequest
 from edge.runs.drain import Drained, Drainer, DrainTerms
 from edge.runs.reply import ClientGone
+from edge.wire.openai_chunks import Chunk
 
 REQUEST = ProviderRequest(body={}, model="m")
 TERMS = DrainTerms(drain_s=30, drain_tokens=10)
@@ -68,7 +69,7 @@ class PacedStream:
             raise
         return self
 
-    async def receive(self) -> list[dict[str, Any]]:
+    async def receive(self) -> list[Chunk]:
         provider = self._provider
         if self._sent > provider.chunks:
             self.complete = True
@@ -81,7 +82,7 @@ class PacedStream:
             raise provider.fault
         return [{"choices": [], "usage": USAGE}]
 
-    async def receive_each(self, take: Callable[[list[dict[str, Any]]], bool]) -> None:
+    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:
         while (chunks := await self.receive()) and take(chunks):
             pass
 
@@ -133,7 +134,7 @@ async def read_all(
     provider: PacedProvider,
     custodian: RecordingCustodian,
     terms: DrainTerms = TERMS,
-    on_chunks: Callable[[Sequence[dict[str, Any]]], None] = lambda _: None,
+    on_chunks: Callable[[Sequence[Chunk]], None] = lambda _: None,
 ) -> int:
     """What a run does; returns how many reads there were."""
     reads = 0
@@ -180,7 +181,7 @@ async def test_a_client_found_gone_by_a_write_hands_over_too(
     provider = PacedProvider(chunks=3)
     custodian = RecordingCustodian(provider.log)
 
-    def write(chunks: Sequence[dict[str, Any]]) -> None:
+    def write(chunks: Sequence[Chunk]) -> None:
         raise ClientGone
 
     async with running() as drainer:
@@ -282,7 +283,7 @@ async def test_a_fault_of_the_run_closes_the_connection_before_leaving(
     provider = PacedProvider()
     custodian = RecordingCustodian(provider.log)
 
-    def refuse(chunks: Sequence[dict[str, Any]]) -> None:
+    def refuse(chunks: Sequence[Chunk]) -> None:
         raise ProviderProtocolError("too large")
 
     async with running() as drainer:

@@ -159,3 +159,16 @@ def test_an_unended_line_costs_linear_work() -> None:
     for _ in range(300_000):  # quadratic work would take minutes here
         assert decoder.feed(b"0123456789") == []
     assert decoder.finish() == []
+
+
+ONE_BY_ONE = [
+    b'data: {"a": 1}\n\n', b"data: x\n\n", b"data: \n\n", b"data:x\n\n", b"data: x\n", b"\n",
+    b"data: x\r\n\r\n", b"data: x\r\n\r", b"\ndata: x\n\n", b"event: a\n\n", b": y\n\n",
+    b"data: x\n\ndata: y\n\n", b"data: " + b"x" * 990 + b"\n\n", b"\xef\xbb\xbf", b"\n\n",
+    b"data: " + b"x" * 1001 + b"\n\n",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(ONE_BY_ONE), max_size=8))
+def test_events_that_come_one_a_read_are_those_of_one_read(reads: list[bytes]) -> None:
+    assert decoded(reads) == decoded([b"".join(reads)])

@@ -106,6 +106,22 @@ class TextReader(MarkupReader):
         self._run(Ending.OPEN)
         return self._taken()
 
+    def pass_on(self, text: str) -> str | None:
+        """:meth:`feed` for the middle of an answer, without events: the text that may leave now.
+
+        None where it is not as simple as that; then nothing has happened, and it is to be fed.
+        """
+        sieve, outbox = self._sieve, self.outbox
+        if sieve is None or self._closing or not outbox.is_mid_answer or self._field.is_waiting:
+            return None
+        if sieve(text) is not None:
+            return None
+        self._scanner.passed_plain(text)
+        if text[-1] not in BLANK and not outbox.gap:
+            return text
+        self._sieve = self._scanner.sieve()
+        return outbox.go_on(text)
+
     def feed_reasoning(self, text: str) -> list[StreamEvent]:
         """The events of a piece of the provider's reasoning field."""
         return self._field.feed(text) if text else []

@@ -163,6 +163,31 @@ def test_any_text_at_all_reads_the_same_in_every_cut(
         assert summary(read(CONTRACT, parts, truncated=truncated, live=live)) == whole
 
 
+@given(st.lists(st.sampled_from([*SIGNS, "word", " and ", "so\n", "a ", "b"]), max_size=14))
+@settings(max_examples=300, deadline=None)
+@pytest.mark.parametrize("live", [True, False])
+def test_what_passes_on_is_what_feeding_would_have_told(live: bool, pieces: list[str]) -> None:
+    fed, passed = (TextReader(CONTRACT, live=live) for _ in range(2))
+    for piece in ["Well, ", "then", *pieces]:
+        events = fed.feed(piece)
+        text = passed.pass_on(piece)
+
+        if text is None:
+            assert passed.feed(piece) == events
+        else:
+            assert events == ([TextDelta(text)] if text else [])
+    assert passed.finish(truncated=False) == fed.finish(truncated=False)
+
+
+def test_plain_text_in_mid_answer_passes_on() -> None:
+    reader = TextReader(CONTRACT)
+    assert reader.pass_on("Well") is None
+    reader.feed("Well")
+
+    told = [reader.pass_on(piece) for piece in (", then ", "or ", "\nnot", "<tool_", "x", "y")]
+    assert told == [", then", " or", " \nnot", None, "x", "y"]
+
+
 # Beginnings of markers, and marks of everyday text: nothing of it is a call or reasoning.
 PIECES = [
     "<tool_cal", "<|tool_call_be", "[TOOL_", "<thin", "</thin", "<|chan", "functool", "<func", "`",

@@ -1,0 +1,98 @@
+"""Chunks that differ from one another in their text alone, read without reading the rest again.
+
+Nearly every chunk of an answer is the chunk before it with another piece of text: same id, same
+model, same time, one choice, ``{"content": "…"}``. Once one of them has been decoded in full, the
+bytes before and behind its text are known. A later payload that begins and ends with the same
+bytes, with one JSON string between them, can only be the same object with that string in its
+place, since JSON has no context. So only the string is decoded.
+
+What is remembered is checked once by putting another text between the same bytes and decoding
+that in full. Anything else (a role, a finish, usage, log probabilities, a call, another choice)
+is not remembered and is decoded in full, always.
+"""
+
+from typing import Any
+
+import orjson
+
+from edge.wire.openai_chunks import decode_chunk
+
+_KEY = b'"content":'
+_PROBE = "?"
+_MOST_IN_VAIN = 8
+"""Shapes that are learnt without being met again; then it is given up."""
+
+
+class SameText:
+    """Reads the payloads of one stream: ``text_of`` each, and ``learn`` what had to be decoded."""
+
+    __slots__ = ("_after", "_before", "_least", "_left")
+
+    def __init__(self) -> None:
+        self._before = b""
+        self._after = b""
+        self._least = -1  # bytes of the shortest payload that can be alike; negative: none is known
+        self._left = _MOST_IN_VAIN
+
+    def text_of(self, payload: bytes) -> str | None:
+        """The text of choice 0, if that is all that is new; never empty."""
+        before, after, least = self._before, self._after, self._least
+        if least < 0 or len(payload) <= least:
+            return None
+        if not (payload.startswith(before) and payload.endswith(after)):
+            return None
+        try:
+            text = orjson.loads(payload[len(before) : len(payload) - len(after)])
+        except orjson.JSONDecodeError:
+            return None
+        if type(text) is not str or not text:
+            return None
+        self._left = _MOST_IN_VAIN
+        return text
+
+    def learn(self, payload: bytes, chunk: dict[str, Any]) -> None:
+        """Remember the shape of a decoded chunk, if it is one of a piece of text of choice 0."""
+        if self._left <= 0:
+            return
+        text = _only_text(chunk)
+        if not text or payload.count(_KEY) != 1:
+            return
+        self._left -= 1
+        begin = payload.index(_KEY) + len(_KEY)
+        begin += payload[begin:].startswith(b" ")
+        literal = orjson.dumps(text)
+        if not payload.startswith(literal, begin):
+            return  # the server escapes otherwise; the next piece will do
+        before, after = payload[:begin], payload[begin + len(literal) :]
+        if _stands_for_text(before, after, chunk):
+            self._before, self._after = before, after
+            self._least = len(before) + len(after) + 2
+
+
+def _only_text(chunk: dict[str, Any]) -> str:
+    """The text of a chunk that says nothing else; empty where there is more to it."""
+    choices = chunk.get("choices")
+    if type(choices) is not list or len(choices) != 1 or chunk.get("usage"):
+        return ""
+    choice = choices[0]
+    if type(choice) is not dict or choice.get("index", 0) != 0:
+        return ""
+    delta = choice.get("delta")
+    if any(value for name, value in choice.items() if name not in ("index", "delta")):
+        return ""
+    if type(delta) is not dict:
+        return ""
+    if any(value for name, value in delta.items() if name not in ("role", "content")):
+        return ""  # servers repeat the role, and fill other fields with null
+    text = delta.get("content")
+    return text if type(text) is str else ""
+
+
+def _stands_for_text(before: bytes, after: bytes, chunk: dict[str, Any]) -> bool:
+    """Whether what stands between these bytes is the text, and nothing but the text."""
+    probe = decode_chunk(before + orjson.dumps(_PROBE) + after)
+    (choice,) = chunk["choices"]
+    return probe == {
+        **chunk,
+        "choices": [{**choice, "delta": {**choice["delta"], "content": _PROBE}}],
+    }
