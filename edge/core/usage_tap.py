@@ -49,6 +49,7 @@ _LAST_EVENTS = 4
 
 _EVENT_END = re.compile(rb"\n(?:\r?\n)+")
 _CR = 13
+_LF = 10
 _LINE_ENDS = re.compile(rb"(?:\r?\n)*")
 
 
@@ -154,7 +155,7 @@ class StreamTap:
     def _whole(self, events: bytes, sent: int) -> bytes:
         """Take in whole events, of which ``sent`` bytes have been passed on."""
         self._recent.append(events)
-        self.done = events.endswith(_DONE)
+        self.done = events.endswith(_DONE) and _begins_line(events, events.rfind(b"data:"))
         if _KEY in events and _USAGE.search(events):
             return self._reporting(events, sent)
         return events[sent:] if sent else events
@@ -258,6 +259,10 @@ def tap_for(content_type: bytes, *, encoded: bool, cut: bool) -> Tap:
     if media == b"application/json" or media.endswith(b"+json"):
         return BodyTap()
     return NoTap()
+
+
+def _begins_line(events: bytes, at: int) -> bool:
+    return at == 0 or events[at - 1] == _LF
 
 
 def _end_of_events(text: bytearray, start: int) -> int:

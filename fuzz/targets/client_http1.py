@@ -61,8 +61,8 @@ def read(pieces: Sequence[bytes]) -> list[object]:
             parser.feed(piece)
     except ProtocolFault as fault:
         assert fault.status in (400, 405, 431, 501, 505)
-        # A preface of HTTP/2 that is none is told as one or the other, by where it was cut.
-        seen.append(400 if fault.status == 505 and b"PRI" in b"".join(pieces) else fault.status)
+        # Which of several faults is told depends on how far llhttp had come with this piece.
+        seen.append("refused")
     for request in sink.requests:
         names = [name for name, _ in request.headers]
         assert names.count(b"content-length") + names.count(b"transfer-encoding") <= 1

@@ -126,8 +126,11 @@ _MARK = re.compile("|".join(map(re.escape, _MARKS)))
 
 
 def bare(text: str) -> str:
-    """Without marks and blanks."""
-    return "".join(_MARK.sub("", text).split())
+    """Without marks and blanks; a mark that stands in another's middle makes one of it."""
+    before = ""
+    while text != before:
+        before, text = text, "".join(_MARK.sub("", text).split())
+    return text
 
 
 def seeds() -> Iterable[bytes]:

@@ -220,6 +220,17 @@ def test_an_unfinished_event_hides_no_finish_reason_whatever_the_cut() -> None:
         assert tap.complete
 
 
+@pytest.mark.parametrize("line", [b":data: [DONE]", b"x: data: [DONE]", b"event: data:[DONE]"])
+def test_a_line_that_only_ends_like_the_last_one_ends_nothing(line: bytes) -> None:
+    stream = event(delta("Hi")) + line + b"\n\n"
+    for pieces in ([stream], pieces_of(stream, list(range(len(stream))))):
+        tap = StreamTap(cut=True)
+        through(tap, *pieces)
+
+        assert not tap.done
+        assert not tap.complete
+
+
 def test_nothing_is_lost_in_single_bytes() -> None:
     stream = event(delta("Hi")) + event(REPORT) + event(FINISH) + DONE
     tap = StreamTap(cut=True)
