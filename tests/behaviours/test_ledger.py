@@ -7,12 +7,15 @@ from contextlib import closing
 from pathlib import Path
 
 import orjson
+import trio
 from click.testing import CliRunner
 
 from edge.cli import cli
 from edge.telemetry.ledger_file import read_ledger
 from tests.fakes.edge_process import edge_process
-from tests.fakes.gateway import ask_once, chat, gateway, send, until, upstream_config
+from tests.fakes.gateway import ask_once, chat, gateway, send, tool, until, upstream_config
+from tests.fakes.openai_scripts import by_model, calls, refuses, silent, streams
+from tests.fakes.openai_server import openai_server
 from tests.fakes.raw_client import connect
 from tests.fakes.raw_server import Peer, raw_server
 
@@ -49,6 +52,60 @@ async def test_every_attempt_is_in_the_file_when_the_gateway_has_ended(tmp_path:
 
     assert len(expected) >= 2
     assert [row[:4] for row in rows(path)] == expected
+
+
+STEADY = """
+[[providers]]
+name = "gpu1"
+base_url = "{url}"
+[[providers]]
+name = "gpu2"
+base_url = "{url}"
+on_give_up = "drain"
+[[routes]]
+model = "*"
+targets = [{{ provider = "gpu1" }}]
+[[routes]]
+model = "drains"
+targets = [{{ provider = "gpu2" }}]
+[output]
+max_attempts = 1
+"""
+
+
+async def test_every_way_in_which_an_attempt_can_end_is_a_row_of_its_own(tmp_path: Path) -> None:
+    path, rest = tmp_path / "ledger.db", trio.Event()
+    answers_of = {
+        "sound": streams("hello"),
+        "wrong": calls("weather", {"town": "Bern"}),
+        "broken": refuses(500),
+        "late": silent,
+        "left": silent,
+        "drains": streams("one ", rest, "two"),
+    }
+    weather = tool("weather", "city", city={"type": "string"})
+    async with (
+        openai_server(by_model(answers_of)) as upstream,
+        gateway(with_ledger(path, STEADY.format(url=upstream.base_url))) as edge,
+    ):
+        for model in ("sound", "wrong", "broken"):
+            await ask_once(edge.url, chat(model=model, tools=[weather]))
+        await ask_once(edge.url, chat(model="late"), ("x-edge-output", "run_timeout_s=0.2"))
+        for model, phase in (("left", "connecting"), ("drains", "streaming")):
+            async with connect(edge.url) as client:
+                await send(client, chat(model=model, stream=True))
+                await edge.phase_reached(phase)
+            if model == "drains":
+                await edge.phase_reached("draining")
+                rest.set()
+            await edge.settled()
+        edge.gateway.common.admission.drain()
+        await ask_once(edge.url, chat(model="sound"))
+
+    assert [row[2] for row in rows(path)] == [
+        *("success", "validation_failed", "upstream_error", "timeout"),
+        *("cancelled", "drained", "rejected"),
+    ]
 
 
 async def test_a_run_ends_whether_or_not_the_ledger_can_be_written(tmp_path: Path) -> None:
