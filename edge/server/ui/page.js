@@ -39,11 +39,11 @@ function paint() {
   setText(at("counts"), told + (missed ? `, ${missed} frames missed` : ""));
   setText(at("hidden"), hidden ? `${hidden} more runs came too fast to be shown.` : "");
   if (held) return;
-  for (const id of runs.gone) {
-    rows.get(id)?.element.remove();
+  for (const [id, row] of rows) {
+    if (runs.rows.get(id) === row.run) continue;
+    row.element.remove();
     rows.delete(id);
   }
-  runs.gone.clear();
   const fresh = [];
   for (const run of runs.changed) {
     let row = rows.get(run.id);

@@ -10,7 +10,6 @@ export class Runs {
     this.running = new Set(); // all that run, shown or not
     this.counts = {finished: 0, gaveUp: 0, failed: 0, hidden: 0, missed: 0};
     this.changed = new Set();
-    this.gone = new Set();
     this.open = new Set(); // runs whose attempts somebody reads
   }
 
@@ -68,7 +67,6 @@ export class Runs {
       if (!least) { this.counts.hidden += 1; return; }
       this.rows.delete(least.id);
       this.changed.delete(least);
-      this.gone.add(least.id);
     }
     this.rows.set(run.id, run);
     this.changed.add(run);
