@@ -1,10 +1,10 @@
 """``python3 -m tests``: everything that must hold before a change goes in.
 
 Needs a Python with pip and nothing else: tox goes into ``.venv-dev``, and into its own environments
-what each part needs. Runs form and layers, types, the wheel, each fuzz target for ten seconds, then
-the tests on each supported Python there is. ``PYTHONS="3.11 3.12 3.13"`` demands these: one that is
-missing is then a failure and not a remark. pytest's last line of each Python is said again at the
-end.
+what each part needs. Runs form and layers, types, the wheel, each fuzz target for ten seconds, the
+API against its own description, then the tests on each supported Python there is. ``PYTHONS="3.11
+3.12 3.13"`` demands these: one that is missing is then a failure and not a remark. pytest's last
+line of each Python is said again at the end.
 """
 
 import os
@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / ".venv-dev"
 SUPPORTED = ("3.11", "3.12", "3.13")
-CHECKS = ("lint", "types", "package", "fuzz")
+CHECKS = ("lint", "types", "package", "fuzz", "api")
 TOX = "tox>=4.67,<5"
 
 _SUMMARY = re.compile(r"=+ .*\b(passed|failed|error|errors|skipped)\b.* in .*=+")

@@ -25,8 +25,8 @@ from edge.server.openapi_operations import (
 from edge.server.openapi_parts import (
     HEADERS,
     Operation,
-    content,
     failures,
+    request_body,
     successes,
 )
 from edge.server.openapi_shapes import Schema
@@ -137,7 +137,7 @@ def _operation(operation: Operation, name: str) -> Schema:
     if operation.parameters:
         told["parameters"] = list(operation.parameters)
     if operation.body:
-        told["requestBody"] = {"required": True, "content": content(operation.body)}
+        told["requestBody"] = request_body(operation)
     return {**told, "responses": {**successes(operation), **failures(operation)}}
 
 

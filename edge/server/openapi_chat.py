@@ -5,6 +5,8 @@ what a hook reads there has its schema here. ``tests/server/test_openapi_chat.py
 against each other. The answer is what ``core.emit`` writes.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from edge.core.output_keys import OUTPUT_KEYS, Choice, Flag, OutputKey
@@ -19,6 +21,29 @@ from edge.wire.strict_structure import MAX_ITEMS
 NAME: Schema = {"type": "string", "minLength": 1}
 OPTIONAL_TEXT: Schema = {"type": ["string", "null"]}
 OPTIONAL_OBJECT: Schema = {"type": ["object", "null"]}
+CHAT_EXAMPLES: Mapping[str, Any] = MappingProxyType(
+    {
+        "ask": {"model": "coder", "messages": [{"role": "user", "content": "Say hello."}]},
+        "have a tool called": {
+            "model": "coder",
+            "messages": [{"role": "user", "content": "How is the weather in Bern?"}],
+            "stream": True,
+            "tools": [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": "weather",
+                        "parameters": {
+                            "type": "object",
+                            "properties": {"city": {"type": "string"}},
+                            "required": ["city"],
+                        },
+                    },
+                }
+            ],
+        },
+    }
+)
 _SPECIAL_ROLES = ("assistant", "tool", "function")
 
 

@@ -23,6 +23,7 @@ from edge.errors import (
 from edge.server.models import Model, ModelList
 from edge.server.naming import MAX_REQUEST_ID
 from edge.server.openapi_chat import (
+    CHAT_EXAMPLES,
     NAME,
     ChatCompletion,
     ChatCompletionChunk,
@@ -32,6 +33,7 @@ from edge.server.openapi_chat import (
 from edge.server.openapi_parts import ERROR, OF_RUNS, Content, Operation, Socket, reference
 from edge.server.openapi_shapes import Schema, Shapes
 from edge.server.operations import Health, Readiness
+from edge.server.page import FILES
 from edge.server.passthrough import USUAL_PATHS
 from edge.server.providers import ProviderList
 from edge.server.runs import (
@@ -66,21 +68,22 @@ PATH_PARAMETERS: Mapping[str, Schema] = MappingProxyType(
         "model": {"description": "A model's public name; it may hold slashes."},
         "run_id": {"description": "The id of a run, from its answer's `x-edge-run-id`."},
         "rest": {"description": "A path of the provider's API; it may hold slashes."},
-        "name": {"description": "The name of a file."},
+        "name": {
+            "description": "The name of a file.",
+            "schema": {"type": "string", "enum": sorted(FILES)},
+        },
     }
 )
 
+_PAYLOAD: Schema = {
+    "type": "string",
+    "contentMediaType": JSON,
+    "contentSchema": {"anyOf": [shapes.of(ChatCompletionChunk), ERROR_SCHEMA]},
+}
 _EVENTS: Schema = {
     "type": "object",
-    "description": "One event; comments (`: heartbeat`) come between them while the model thinks. "
-    "The last event's data is `[DONE]`.",
-    "properties": {
-        "data": {
-            "type": "string",
-            "contentMediaType": JSON,
-            "contentSchema": {"anyOf": [shapes.of(ChatCompletionChunk), ERROR_SCHEMA]},
-        }
-    },
+    "description": "One event; comments (`: heartbeat`) come between them while the model thinks.",
+    "properties": {"data": {"anyOf": [{"const": "[DONE]"}, _PAYLOAD]}},
     "required": ["data"],
 }
 _ANYTHING: Schema = {"description": "As the provider answers."}
@@ -105,7 +108,9 @@ OUTPUT = _header(
     type="string",
 )
 REQUEST_ID = _header(
-    "x-request-id", "Comes back with the answer.", type="string", maxLength=MAX_REQUEST_ID
+    "x-request-id",
+    f"Comes back with the answer; one that is longer than {MAX_REQUEST_ID} characters does not.",
+    type="string",
 )
 
 _FILTERS: Mapping[str, Schema] = MappingProxyType(
@@ -137,6 +142,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = MappingProxyType(
             "through, and its answer is the provider's own.",
             parameters=(OUTPUT, REQUEST_ID),
             body={JSON: CHAT_REQUEST},
+            examples=CHAT_EXAMPLES,
             answers={
                 "200": ("The answer.", {**_json(ChatCompletion), "text/event-stream": _EVENTS})
             },

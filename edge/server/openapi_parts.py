@@ -66,6 +66,7 @@ class Operation:
         asks: whose key is needed.
         parameters: ready-made parameters, but for those in the path.
         body: what is sent; empty for nothing.
+        examples: of JSON that may be sent, by what it is for.
         answers: the answers that are no errors, by status, with what they mean.
         errors: what else may come, besides ``ALWAYS``.
         is_run: it is carried by a run, whose headers the answer has, and a provider's own refusal
@@ -78,6 +79,7 @@ class Operation:
     asks: Literal["nobody", "key", "observer"] = "key"
     parameters: tuple[Schema, ...] = ()
     body: Content = field(default_factory=dict)
+    examples: Mapping[str, Any] = field(default_factory=dict)
     answers: Mapping[str, tuple[str, Content]]
     errors: tuple[type[EdgeError], ...] = ()
     is_run: bool = False
@@ -161,6 +163,17 @@ def headers(names: Iterable[str]) -> Schema:
 def content(parts: Content) -> dict[str, Any]:
     """Schemas by media type, as the document nests them."""
     return {media: {"schema": schema} for media, schema in parts.items()}
+
+
+def request_body(operation: Operation) -> Schema:
+    """What an operation is sent."""
+    told = content(operation.body)
+    if operation.examples:
+        told["application/json"]["examples"] = {
+            name.replace(" ", "-"): {"summary": name, "value": value}
+            for name, value in operation.examples.items()
+        }
+    return {"required": True, "content": told}
 
 
 def answer(meaning: str, parts: Content, names: Iterable[str] = ()) -> Schema:

@@ -38,7 +38,7 @@ def page_response(name: str, if_none_match: str | None = None) -> TrioResponse:
     Raises:
         NotFound: the page has no such file.
     """
-    file = _FILES.get(name)
+    file = FILES.get(name)
     if file is None:
         raise NotFound(f"the page has no file {name!r}")
     if if_none_match == file.headers["etag"]:
@@ -69,4 +69,5 @@ def _headers(kind: str, body: bytes) -> dict[str, str]:
     }
 
 
-_FILES = _load()
+FILES: Mapping[str, _File] = _load()
+"""By name."""

@@ -202,12 +202,14 @@ def _say_metadata(body: dict[str, Any], more: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
+    """What a stream is to tell beside the answer."""
+
     include_usage: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChatBody:
-    """The keys that are decided on; names are the wire's."""
+    """A chat request, as far as the gateway reads it; other keys travel to the provider."""
 
     model: Name
     messages: Messages

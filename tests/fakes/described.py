@@ -88,7 +88,8 @@ class Described:
     def _check_events(self, schema: dict[str, Any], stream: bytes) -> None:
         events = payloads(stream)
         assert events[-1] == "[DONE]"
-        judge = self.validator(schema["properties"]["data"]["contentSchema"])
+        _, payload = schema["properties"]["data"]["anyOf"]
+        judge = self.validator(payload["contentSchema"])
         for event in events[:-1]:
             judge.validate(json.loads(event))
 

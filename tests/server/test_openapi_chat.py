@@ -15,6 +15,7 @@ from edge.core.output_policy import OutputPolicy
 from edge.core.overrides import apply_overrides
 from edge.core.stream_events import StreamEvent
 from edge.errors import InvalidRequest
+from edge.server.openapi_chat import CHAT_EXAMPLES
 from edge.server.openapi_operations import shapes
 from edge.wire.openai_chat import chat_request
 from tests.core.test_emit import IDENTITY, answers, chunks, collected, stream
@@ -105,7 +106,7 @@ def nearly_right(draw: st.DrawFn) -> dict[str, Any]:
     return tree
 
 
-@pytest.mark.parametrize("tree", [RICH, LEGACY], ids=["rich", "legacy"])
+@pytest.mark.parametrize("tree", [RICH, LEGACY, *CHAT_EXAMPLES.values()])
 def test_a_good_request_is_as_described(tree: dict[str, Any]) -> None:
     assert complaint(tree) is None
     assert described("ChatBody").is_valid(tree)
