@@ -117,14 +117,15 @@ class RunTracer:
             return  # it never had a slot: the run's span tells
         span.set_attributes(
             {
-                "gen_ai.usage.input_tokens": event.usage.input_tokens,
-                "gen_ai.usage.output_tokens": event.usage.output_tokens,
                 "edge.usage.reported": event.usage.reported,
                 "edge.status": event.status,
                 "edge.forms": event.forms,
                 "edge.repairs": event.repairs,
             }
         )
+        if event.usage.reported:
+            span.set_attribute("gen_ai.usage.input_tokens", event.usage.input_tokens)
+            span.set_attribute("gen_ai.usage.output_tokens", event.usage.output_tokens)
         if event.status == "success" or self._trace_content:
             # Those of a failed answer may be any words of the model.
             span.set_attribute("edge.tool_calls", event.calls)

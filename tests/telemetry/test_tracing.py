@@ -47,7 +47,7 @@ def ended(status: AttemptEnd, **fields: Any) -> list[AttemptEnded | RunEnded]:
         path="normalized",
         response_mode="full",
         status=status,
-        usage=Usage(input_tokens=3, output_tokens=5, reported=True),
+        usage=fields.pop("usage", Usage(input_tokens=3, output_tokens=5, reported=True)),
         **fields,
     )
     error = str(fields.get("category", ""))
@@ -118,6 +118,13 @@ def test_attributes_have_the_names_of_the_conventions() -> None:
     assert attributes["gen_ai.provider.name"] == "gpu1"
     assert attributes["gen_ai.usage.input_tokens"] == 3
     assert attributes["gen_ai.usage.output_tokens"] == 5
+
+
+def test_guesses_are_not_told_as_the_providers_count() -> None:
+    _, attempt = traced(usage=Usage(output_tokens=5)).spans()
+
+    assert not [name for name in attempt.attributes or {} if name.startswith("gen_ai.usage")]
+    assert (attempt.attributes or {})["edge.usage.reported"] is False
 
 
 def test_a_failure_has_its_category_and_no_text() -> None:
