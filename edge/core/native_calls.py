@@ -16,14 +16,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
+from edge.core.growing_json import GrowingJson, is_json
 from edge.core.stream_events import ToolCallDelta
 from edge.errors import ProviderProtocolError
 from edge.wire.strict_json import encode
 
 MAX_CALLS = 1024
 """Calls of one choice; each costs memory before it has said a word."""
+
+MAX_NAME_CHARS = 4096
+"""A name that comes in pieces is looked up at each; it may be so much longer than any offered."""
 
 
 @dataclass(slots=True)
@@ -32,15 +34,7 @@ class _Call:
 
     id: str = ""
     name: str = ""
-    fragments: list[str] = field(default_factory=list)
-
-    @property
-    def has_arguments(self) -> bool:
-        return any(part.strip() for part in self.fragments)
-
-    def is_complete(self) -> bool:
-        """Whether the arguments so far are one whole JSON value."""
-        return bool(self.fragments) and _is_json("".join(self.fragments))
+    arguments: GrowingJson = field(default_factory=GrowingJson)
 
 
 class NativeCalls:
@@ -50,12 +44,14 @@ class NativeCalls:
         held_chars: characters of names and arguments so far.
 
     Raises:
-        ProviderProtocolError: out of ``feed``, where there are more than ``MAX_CALLS``.
+        ProviderProtocolError: out of ``feed``, where there are more than ``MAX_CALLS``, or a name
+            has no end.
     """
 
     def __init__(self, offered: Iterable[str], choice: int = 0) -> None:
         self._offered = frozenset(offered)
         self._choice = choice
+        self._longest_name = MAX_NAME_CHARS + max(map(len, self._offered), default=0)
         self._calls: list[_Call] = []
         self._by_id: dict[str, _Call] = {}
         self._by_index: dict[int, _Call] = {}
@@ -81,7 +77,7 @@ class NativeCalls:
         return [
             ToolCallDelta(
                 name=self._clean(call.name),
-                arguments=_join(call.fragments),
+                arguments=_join(call.arguments.pieces),
                 id=call.id,
                 choice=self._choice,
             )
@@ -107,7 +103,7 @@ class NativeCalls:
             self._name(call, name)
             self.held_chars += len(name)
         if arguments:
-            call.fragments.append(arguments)
+            call.arguments.feed(arguments)
             self.held_chars += len(arguments)
 
     def _find(
@@ -126,7 +122,7 @@ class NativeCalls:
         call = self._by_index.get(index) if index is not None else self._latest()
         if call is None and index is not None and not name:
             call = self._latest()  # a tail under another index than its head
-            if call is not None and call.is_complete() and arguments.strip():
+            if call is not None and call.arguments.is_whole() and arguments.strip():
                 call = None
         if call is None or self._begins(call, name, arguments):
             return self._new()
@@ -138,18 +134,21 @@ class NativeCalls:
             return False
         if name != call.name and name in self._offered and call.name in self._offered:
             return True
-        if not arguments.strip() or not call.has_arguments:
+        so_far = call.arguments
+        if not arguments.strip() or not so_far.has_text:
             return False
-        same = name == call.name and arguments.strip() == "".join(call.fragments).strip()
-        return not same and call.is_complete()
+        same = name == call.name and so_far.is_same(arguments)
+        return not same and so_far.is_whole()
 
     def _name(self, call: _Call, name: str) -> None:
         if not name:
             return
         if not call.name or name.startswith(call.name):
             call.name = name
-        elif not call.has_arguments and call.name not in self._offered:
+        elif not call.arguments.has_text and call.name not in self._offered:
             call.name += name  # a name cut over deltas
+            if len(call.name) > self._longest_name:
+                raise ProviderProtocolError("the name of a tool call has no end")
 
     def _new(self) -> _Call:
         if len(self._calls) >= MAX_CALLS:
@@ -188,25 +187,15 @@ def _arguments(function: Mapping[str, Any]) -> str:
     return encode(value).decode()
 
 
-def _is_json(text: str) -> bool:
-    if not text.rstrip().endswith(("}", "]", '"')):
-        return False
-    try:
-        orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return False
-    return True
-
-
 def _join(fragments: list[str]) -> str:
     """The arguments text: joined if that is JSON, else read as resent wholes, else as joined."""
     joined = "".join(fragments)
     if not joined.strip():
         return "{}"
-    if len(fragments) == 1 or _is_json(joined):
+    if len(fragments) == 1 or is_json(joined):
         return joined
     resent = _resent(fragments)
-    return resent if resent != joined and _is_json(resent) else joined
+    return resent if resent != joined and is_json(resent) else joined
 
 
 def _resent(fragments: list[str]) -> str:
@@ -217,7 +206,7 @@ def _resent(fragments: list[str]) -> str:
             so_far = part
         elif not part.strip():
             continue
-        elif part.startswith(so_far) or (part.lstrip().startswith("{") and _is_json(part)):
+        elif part.startswith(so_far) or (part.lstrip().startswith("{") and is_json(part)):
             so_far = part
         else:
             so_far += part

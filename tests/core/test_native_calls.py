@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.core.native_calls import MAX_CALLS, NativeCalls
+from edge.core.native_calls import MAX_CALLS, MAX_NAME_CHARS, NativeCalls
 from edge.errors import ProviderProtocolError
 
 OFFERED = ("get_clock", "run_shell", "ping")
@@ -184,3 +184,12 @@ def test_arguments_that_are_given_as_an_object_keep_every_digit() -> None:
     given = {"exact": 2**64, "deep": [{"below": -(2**63) - 1}]}
 
     assert calls([part("ping", given, id="a", index=0)]) == [("ping", given)]
+
+
+def test_a_name_that_comes_in_pieces_without_end_is_no_name() -> None:
+    machine = NativeCalls(OFFERED)
+    machine.feed([part("x" * MAX_NAME_CHARS, index=0)])
+    machine.feed([part("and more", index=0)])
+
+    with pytest.raises(ProviderProtocolError, match="has no end"):
+        machine.feed([part("and more", index=0)])
