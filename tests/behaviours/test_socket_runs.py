@@ -217,7 +217,7 @@ async def test_a_client_that_reads_slowly_slows_its_provider_and_loses_nothing()
         await client.request(CHAT, headers=HANDSHAKE)
         await client.head()
         await client.send(masked({"id": 1, "request": chat()}))
-        await upstream.happened("sent", 20)
+        await upstream.happened("sent", 5)
         client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         data = b""
         while b'"done":true' not in data[-200:]:

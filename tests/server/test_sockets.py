@@ -2,7 +2,9 @@
 
 import gc
 import os
+import select
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,34 @@ def test_an_address_is_bound_and_told() -> None:
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert not made.getblocking()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the kernel cannot be told")
+def test_a_client_that_reads_slowly_is_seen_to_read() -> None:
+    (listening,) = bind_all(["127.0.0.1:0"])
+    with listening, socket.socket() as client:
+        listening.listen()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        client.connect(listening.getsockname())
+        select.select([listening], [], [], 10)
+        with listening.accept()[0] as ours:
+            ours.setblocking(False)
+            taken = fill(ours)
+            read = 0
+            while not select.select([], [ours], [], 0.1)[1]:
+                read += len(client.recv(16384))
+
+    assert taken < 1_000_000
+    assert read < 500_000
+
+
+def fill(ours: socket.socket) -> int:
+    """Write until the kernel takes no more; how much it took."""
+    taken = 0
+    with suppress(BlockingIOError):
+        while True:
+            taken += ours.send(bytes(4096))
+    return taken
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
