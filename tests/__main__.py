@@ -2,9 +2,9 @@
 
 Needs a Python with pip and nothing else: tox goes into ``.venv-dev``, and into its own environments
 what each part needs. Runs form and layers, types, the wheel, each fuzz target for ten seconds, the
-API against its own description, then the tests on each supported Python there is. ``PYTHONS="3.11
-3.12 3.13"`` demands these: one that is missing is then a failure and not a remark. pytest's last
-line of each Python is said again at the end.
+API against its own description, and the tests on each supported Python there is, two of these
+parts at a time. ``PYTHONS="3.11 3.12 3.13"`` demands these Pythons: one that is missing is then a
+failure and not a remark. pytest's last line of each part is said again at the end.
 """
 
 import os
@@ -14,6 +14,7 @@ import sys
 import time
 import venv
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ TOOLS = ROOT / ".venv-dev"
 SUPPORTED = ("3.11", "3.12", "3.13")
 CHECKS = ("lint", "types", "package", "fuzz", "api")
 TOX = "tox>=4.67,<5"
+LANES = 2
+"""So many parts run at a time: each is one process, that mostly computes."""
 
 _SUMMARY = re.compile(r"=+ .*\b(passed|failed|error|errors|skipped)\b.* in .*=+")
 
@@ -48,10 +51,18 @@ def main() -> int:
     if missing:
         say(f"Not found and not tested: Python {', '.join(missing)}.")
     tox = install_tox()
-    names = [*CHECKS, *(f"py{version.replace('.', '')}" for version in pythons)]
+    tests = [f"py{version.replace('.', '')}" for version in pythons]
+    names = [*reversed(tests), *CHECKS]  # the longest first: coverage is measured on the newest
     # tox would look for itself, but not behind every kind of shim.
-    tox += ["run", "--quiet", "--discover", *pythons.values(), "-e"]
-    parts = [run_part([*tox, name], name) for name in names]
+    tox += ["run", "--quiet", "--discover", *pythons.values()]
+    # One after the other, since they build the same wheel in the same place.
+    prepared = run_part([*tox, "--notest", "-e", ",".join(names)], "prepare")
+    if not prepared.passed:
+        report([prepared])
+        return 1
+    with ThreadPoolExecutor(LANES) as lanes:
+        commands = [[*tox, "--skip-pkg-install", "-e", name] for name in names]
+        parts = [prepared, *lanes.map(run_part, commands, names)]
     report(parts)
     return 0 if all(part.passed for part in parts) else 1
 
@@ -85,19 +96,17 @@ def install_tox() -> list[str]:
 
 
 def run_part(command: Sequence[str], name: str) -> Part:
-    """Run one environment, showing its output as it comes."""
-    say(f"── {name} " + "─" * (70 - len(name)))
+    """Run one environment, and show its output when it has ended."""
+    say(f"{name} …")
     began = time.monotonic()
-    summary = ""
-    with subprocess.Popen(
+    ran = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            say(line.rstrip("\n"))
-            if _SUMMARY.search(line):
-                summary = line.strip()
-    return Part(name, process.returncode == 0, time.monotonic() - began, summary)
+    )
+    lines = ran.stdout.splitlines()
+    say("\n".join([f"── {name} " + "─" * (70 - len(name)), *lines]))
+    summaries = [line.strip() for line in lines if _SUMMARY.search(line)]
+    passed = ran.returncode == 0
+    return Part(name, passed, time.monotonic() - began, summaries[-1] if summaries else "")
 
 
 def report(parts: Sequence[Part]) -> None:
