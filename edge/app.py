@@ -168,8 +168,8 @@ class Gateway:
         )
         async with trio.open_nursery() as nursery:
             closing = trio.Event()
-            await nursery.start(self.common.drainer.run)
             await nursery.start(self.common.watch.run)
+            await nursery.start(self.common.drainer.run)
             await nursery.start(self.common.hub.run)
             nursery.start_soon(self._go_down, shutdown, closing)
             await listener.serve(

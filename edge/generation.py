@@ -56,8 +56,8 @@ class Common:
     Attributes:
         leaving: set when the gateway is to go down.
         created: when it began to serve, seconds since 1970.
-    """
         watch: reads the providers' answers.
+    """
 
     registry: Registry
     observers: Observers
@@ -67,8 +67,8 @@ class Common:
     metrics: Metrics
     leaving: trio.Event
     created: int
-
     watch: Watch = field(default_factory=Watch)
+
 
 @dataclass(frozen=True, slots=True)
 class Generation:
