@@ -38,7 +38,11 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted:
-    """An attempt holds a slot and is about to be sent."""
+    """An attempt holds a slot and is about to be sent.
+
+    Attributes:
+        call_validity: measured share of sound tool calls of its target, when that was chosen.
+    """
 
     run_id: str
     attempt: int
@@ -48,6 +52,7 @@ class AttemptStarted:
     at: float
     constrained: bool = False
     operation: str = CHAT
+    call_validity: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +120,8 @@ class AttemptEnded:
         phase: where a cancelled attempt was.
         cancel_s: from the moment the run was cancelled to the end of the attempt (its connection
             closed), None where it was not, or nobody noted when.
+        call_validity: measured share of sound tool calls of its target, when that was chosen;
+            None where none was.
     """
 
     run_id: str
@@ -147,6 +154,7 @@ class AttemptEnded:
     total_s: float = 0.0
     cancel_s: float | None = None
     operation: str = CHAT
+    call_validity: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

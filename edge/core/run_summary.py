@@ -37,6 +37,9 @@ class AttemptSummary(TypedDict):
     calls: Annotated[list[str], "The tools that were called."]
     forms: Annotated[list[str], "The forms that the calls were read from."]
     repairs: Annotated[list[str], "The lossless repairs that were made."]
+    call_validity: Annotated[
+        float | None, "Measured share of sound tool calls of its target, when that was chosen."
+    ]
     constrained: Annotated[bool, "Whether it was asked for through a schema."]
     feedback: Annotated[bool, "Whether it was told why the one before it failed."]
     first_token_s: Annotated[float | None, "From dispatch to the first chunk; null without one."]
@@ -53,6 +56,7 @@ class RunningAttempt(TypedDict):
     model: str
     path: Path
     status: Literal["running"]
+    call_validity: float | None
     constrained: bool
     total_s: Annotated[float, "From dispatch until now."]
 
@@ -192,6 +196,7 @@ def attempt_summary(row: AttemptEnded, *, judged: bool = True) -> AttemptSummary
         "calls": list(row.calls),
         "forms": list(row.forms),
         "repairs": list(row.repairs),
+        "call_validity": _rounded(row.call_validity),
         "constrained": row.constrained,
         "feedback": row.feedback,
         "first_token_s": row.first_token_s,
@@ -209,6 +214,7 @@ def running_attempt(started: AttemptStarted, age_s: float) -> RunningAttempt:
         "model": started.model,
         "path": started.path,
         "status": RUNNING,
+        "call_validity": _rounded(started.call_validity),
         "constrained": started.constrained,
         "total_s": round(age_s, 3),
     }
@@ -223,6 +229,10 @@ def usage_summary(usage: Usage) -> UsageSummary:
         "reasoning_tokens": usage.reasoning_tokens,
         "reported": usage.reported,
     }
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)
 
 
 def _verdict(row: AttemptEnded) -> Verdict | None:

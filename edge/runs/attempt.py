@@ -127,7 +127,7 @@ class Attempts:
             try:
                 model = lease.model or run.request.model
                 # Told first: a tracer sets here what trace the provider is to continue.
-                record.started(lease.provider_name, model, lease.target, "normalized")
+                record.started(lease, model, "normalized")
                 question = self._question(run, plan, lease)
                 answer.begin(record, hold_text=plan.how.constrained or _holds_text(run))
                 output = await self._receive(run, lease, question, record, answer)

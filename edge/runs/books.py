@@ -26,6 +26,7 @@ from edge.core.run_events import (
     Usage,
 )
 from edge.errors import EdgeError, RunCancelled, RunTimeout
+from edge.runs.dispatch import Lease
 from edge.runs.observers import Observers
 from edge.runs.registry import Registry, Run
 
@@ -159,22 +160,25 @@ class AttemptRecord:
         self.outcome: AttemptOutcome | None = None
         self.is_handed_over = False
         self._phase = ""
+        self._call_validity: float | None = None
         self._drained_tokens = 0
 
     def __enter__(self) -> Self:
         return self
 
-    def started(self, provider: str, model: str, target: str, path: Path) -> None:
+    def started(self, lease: Lease, model: str, path: Path) -> None:
         """The attempt has a slot; times count from here."""
-        self.provider, self.model, self.target, self._path = provider, model, target, path
+        self.provider, self.model, self.target = lease.provider_name, model, lease.target
+        self._path, self._call_validity = path, lease.call_validity
         self._began = trio.current_time()
         self._run.under_way = AttemptStarted(
             run_id=self._run.id,
             attempt=self.number,
-            provider=provider,
+            provider=self.provider,
             model=model,
             path=path,
             at=self._began,
+            call_validity=lease.call_validity,
             constrained=self._constrained,
             operation=self._run.operation,
         )
@@ -291,6 +295,7 @@ class AttemptRecord:
             total_s=now - self._began,
             cancel_s=self._cancel_s(now),
             operation=run.operation,
+            call_validity=self._call_validity,
         )
 
     def _cancel_s(self, now: float) -> float | None:

@@ -29,9 +29,18 @@ class Lease:
         provider_name: its name.
         model: the target's model name, None where the client's is passed on.
         target: the target's name, for ``AttemptOutcome.target``.
+        call_validity: of the target, when it was chosen (``core.call_validity``).
     """
 
-    __slots__ = ("_dispatcher", "_slot", "model", "provider", "provider_name", "target")
+    __slots__ = (
+        "_dispatcher",
+        "_slot",
+        "call_validity",
+        "model",
+        "provider",
+        "provider_name",
+        "target",
+    )
 
     def __init__(self, dispatcher: "Dispatcher", slot: Slot, provider: Provider) -> None:
         self._dispatcher = dispatcher
@@ -40,6 +49,7 @@ class Lease:
         self.provider_name = slot.target.provider
         self.model = slot.target.model
         self.target = slot.target.name
+        self.call_validity = slot.candidate.validity.value(trio.current_time())
 
     def release(self, outcome: AttemptOutcome | None) -> None:
         """Give the slot back; None for an attempt that says nothing of the provider's health.

@@ -127,7 +127,7 @@ class Tunnel:
         model = lease.model or run.model
         asks = run.is_completion and run.stream and not run.body.include_usage
         asks = asks and self._ask_usage[name]
-        record.started(name, model, lease.target, "tunnel")
+        record.started(lease, model, "tunnel")
         request = TunnelRequest(
             path=run.path,
             body=run.body.for_provider(model, ask_usage=asks),

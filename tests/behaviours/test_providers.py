@@ -130,6 +130,19 @@ async def test_what_answers_showed_of_tool_calls_is_told_with_the_penalty_it_bri
     assert target["penalty"] == pytest.approx(1 / target["call_validity"] ** 2, rel=1e-3)
 
 
+async def test_a_run_shows_the_validity_by_which_its_targets_were_chosen() -> None:
+    weather = tool("weather", "city", city={"type": "string"})
+    async with gateway(Settings.simulated(bind=["127.0.0.1:0"])) as edge:
+        await ask_once(edge.url, chat("go", model="sim-tools", tools=[weather]))
+        async with connect(edge.url) as client:
+            await client.request("/v1/runs")
+            (run,) = orjson.loads((await client.response()).body)["data"]
+
+    first, second = (attempt["call_validity"] for attempt in run["attempts"])
+    assert first == 1
+    assert second == pytest.approx(0.9, abs=0.01)  # the first was malformed
+
+
 async def test_only_keys_that_may_see_others_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGE_TEST_OPERATIONS", "sk-operations")
     monkeypatch.setenv("EDGE_TEST_TEAM", "sk-team")
