@@ -112,17 +112,45 @@ def test_a_good_request_is_as_described(tree: dict[str, Any]) -> None:
     assert described("ChatBody").is_valid(tree)
 
 
-@given(nearly_right())
-def test_what_is_taken_is_described_and_what_is_described_is_taken(tree: dict[str, Any]) -> None:
-    """But for what no schema says: what holds between tools and choices, bounds of overrides."""
-    found = complaint(tree)
+def one_fault() -> Iterator[dict[str, Any]]:
+    """Good bodies with one of their values changed to each of ``VALUES``, or taken out."""
+    for good in (RICH, LEGACY):
+        for number, _ in enumerate(places(good)):
+            for value in (*VALUES, ...):
+                tree = deepcopy(good)
+                holder, key = list(places(tree))[number]
+                if value is ...:
+                    del holder[key]
+                else:
+                    holder[key] = deepcopy(value)
+                yield tree
 
+
+def check_agreement(tree: dict[str, Any]) -> None:
+    """A body that is taken is described, and one that is described is taken.
+
+    But for what no schema says: what holds between tools and choices, and bounds of overrides.
+    """
+    found = complaint(tree)
     if found is None:
-        assert described("ChatBody").is_valid(tree)
+        assert described("ChatBody").is_valid(tree), tree
     elif not any(words in found.message for words in NOT_IN_A_SCHEMA) and not (
         found.param or ""
     ).startswith("metadata.edge."):
-        assert not described("ChatBody").is_valid(tree)
+        assert not described("ChatBody").is_valid(tree), tree
+
+
+def test_a_request_with_one_fault_is_judged_as_described() -> None:
+    trees = list(one_fault())
+
+    assert len(trees) > 1000
+    for tree in trees:
+        check_agreement(tree)
+
+
+@given(nearly_right())
+def test_a_request_with_some_faults_is_judged_as_described(tree: dict[str, Any]) -> None:
+    check_agreement(tree)
 
 
 @given(answers(), st.booleans())
