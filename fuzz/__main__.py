@@ -30,7 +30,7 @@ MERGE_S = 600
 ROOM = 16_000
 """Characters of what is kept of long runs, for each target: the repository is no place for more."""
 
-GRACE_S = 120
+GRACE_S = 300
 """How much longer than asked a target may take with loading, seeds and its last input."""
 
 _FEEDBACK = re.compile(r"^#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)", re.MULTILINE)
@@ -142,7 +142,8 @@ def run(name: str, arguments: Sequence[str], deadline_s: float) -> tuple[bool, s
             env=environment,
         )  # fmt: skip
     except subprocess.TimeoutExpired as late:
-        return True, f"{name} did not end: {late}"
+        said = b"".join(each for each in (late.stdout, late.stderr) if isinstance(each, bytes))
+        return True, f"{name} did not end: {late}\n{said.decode(errors='replace')}"
     return ended.returncode != 0, ended.stdout + ended.stderr
 
 

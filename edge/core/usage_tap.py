@@ -50,6 +50,7 @@ _LAST_EVENTS = 4
 _EVENT_END = re.compile(rb"\n(?:\r?\n)+")
 _CR = 13
 _LF = 10
+_LINE_END = (_CR, _LF)
 _LINE_ENDS = re.compile(rb"(?:\r?\n)*")
 
 
@@ -154,6 +155,8 @@ class StreamTap:
 
     def _whole(self, events: bytes, sent: int) -> bytes:
         """Take in whole events, of which ``sent`` bytes have been passed on."""
+        if events[0] in _LINE_END and not events.strip(b"\r\n"):
+            return events[sent:]  # more blank lines, which are no event
         self._recent.append(events)
         self.done = events.endswith(_DONE) and _begins_line(events, events.rfind(b"data:"))
         if _KEY in events and _USAGE.search(events):

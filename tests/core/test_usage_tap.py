@@ -220,6 +220,16 @@ def test_an_unfinished_event_hides_no_finish_reason_whatever_the_cut() -> None:
         assert tap.complete
 
 
+@pytest.mark.parametrize("blank", [b"\n\n", b"\r\n\r\n", b"\n\n\n"])
+def test_blank_lines_push_no_finish_reason_out_and_do_not_undo_the_end(blank: bytes) -> None:
+    for last in (event(FINISH), DONE):
+        tap = StreamTap(cut=True)
+        through(tap, event(delta("Hi")), last, *([blank] * 5))
+
+        assert tap.complete
+        assert tap.done is (last == DONE)
+
+
 @pytest.mark.parametrize("line", [b":data: [DONE]", b"x: data: [DONE]", b"event: data:[DONE]"])
 def test_a_line_that_only_ends_like_the_last_one_ends_nothing(line: bytes) -> None:
     stream = event(delta("Hi")) + line + b"\n\n"
