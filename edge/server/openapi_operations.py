@@ -127,6 +127,9 @@ _FILTERS: Mapping[str, Schema] = MappingProxyType(
     }
 )
 _TYPES = _query("types", f"Only these types of frames: {', '.join(sorted(TYPES))}.", type="string")
+_BATCH = _query(
+    "batch", "One message, a JSON array, for the frames that are due together.", type="boolean"
+)
 
 _LISTED = "Only its own page's files are to be had."
 _UNCHANGED: tuple[str, Content] = ("The browser has it.", {})
@@ -294,12 +297,12 @@ SOCKETS: Mapping[str, Socket] = MappingProxyType(
             summary="Follow a run",
             description="Every message is one JSON object with `type`, `run_id`, `seq` and `at`. "
             "What a client sends is read and ignored.",
-            parameters=(_TYPES,),
+            parameters=(_TYPES, _BATCH),
         ),
         "/v1/mirror": Socket(
             summary="Follow every run that the key may see",
             description="As for one run.",
-            parameters=(_TYPES,),
+            parameters=(_TYPES, _BATCH),
         ),
     }
 )
