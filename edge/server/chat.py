@@ -15,6 +15,7 @@ from edge.errors import EdgeError, ModelNotFound
 from edge.runs.registry import ChatRun
 from edge.runs.reply import Reply
 from edge.runs.run import Desk, carry_run
+from edge.server.apart import apart
 from edge.server.auth import Doorkeeper, KeyRights
 from edge.server.connection import RunResponse
 from edge.server.error_exit import error_event, send_error
@@ -61,11 +62,11 @@ class ChatHandler:
         started_at = trio.current_time()
         rights = self._doorkeeper.identify(request.headers)
         body = await request.body()
-        tree = decode(body, what="The body")
+        tree = await apart(len(body), partial(decode, what="The body"), body)
         passed = self._pass_through.chat(request, body, tree, rights, started_at)
         if passed is not None:
             return passed
-        run = self.run_for(request, tree, rights, started_at)
+        run = await self.run_for(request, tree, rights, started_at, size=len(body))
         request.on_give_up = run.note_cancelled
         return RunResponse(partial(self._carry, run))
 
@@ -73,8 +74,14 @@ class ChatHandler:
         """What the key of a request may do; raises ``Unauthorized``."""
         return self._doorkeeper.identify(request.headers)
 
-    def run_for(
-        self, request: GatewayRequest, tree: object, rights: KeyRights, started_at: float
+    async def run_for(
+        self,
+        request: GatewayRequest,
+        tree: object,
+        rights: KeyRights,
+        started_at: float,
+        *,
+        size: int,
     ) -> ChatRun:
         """A run for a chat request, ready to be carried.
 
@@ -83,11 +90,12 @@ class ChatHandler:
             tree: the chat request, parsed.
             rights: of its key.
             started_at: when it came.
+            size: of its text.
 
         Raises:
             ClientError: the request is at fault.
         """
-        chat = chat_request(tree)
+        chat = await apart(size, chat_request, tree)
         route = self.route(chat.model, rights)
         policy = apply_overrides(
             self._policies[route],
@@ -100,7 +108,7 @@ class ChatHandler:
         messages = chat.messages
         healed: tuple[str, ...] = ()
         if policy.heal_history:
-            messages, healed = heal(messages)
+            messages, healed = await apart(size, heal, messages)
         run_id = self._new_id()
         return ChatRun(
             id=run_id,

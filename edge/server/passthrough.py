@@ -20,6 +20,7 @@ from edge.errors import EdgeError, MethodNotAllowed, ModelNotFound, NotFound, Pr
 from edge.runs.dispatch import Dispatcher
 from edge.runs.reply import AnswerCut, Reply
 from edge.runs.tunnel import Passage, Tunnel, TunnelRun
+from edge.server.apart import apart
 from edge.server.auth import Doorkeeper, KeyRights
 from edge.server.connection import RunResponse
 from edge.server.error_exit import error_event, send_error
@@ -108,7 +109,8 @@ class PassThroughHandler:
         rights = self._doorkeeper.identify(request.headers)
         path = provider_path(request.path)
         data = await request.body()
-        body = read_tunnelled(data, request.headers.get("content-type") or "")
+        media = request.headers.get("content-type") or ""
+        body = await apart(len(data), read_tunnelled, data, media)
         rights.check_model(body.model)
         route = self._dispatcher.route_for(body.model)
         if route is None:

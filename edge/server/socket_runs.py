@@ -20,6 +20,7 @@ from edge.runs.registry import ChatRun
 from edge.runs.reply import ClientGone
 from edge.runs.run import carry_run
 from edge.runs.subscription import GOING_AWAY, Ending
+from edge.server.apart import apart
 from edge.server.auth import KeyRights
 from edge.server.chat import ChatHandler
 from edge.server.client_connection import failure_of
@@ -100,7 +101,7 @@ class SocketRuns:
     async def _take(self, message: str | bytes) -> None:
         started_at = trio.current_time()
         try:
-            asked = read_message(message)
+            asked = await apart(len(message), read_message, message)
             if asked.request is None:
                 self._cancel(asked.id)
                 return
@@ -112,19 +113,22 @@ class SocketRuns:
             return
         chat = self._current()
         try:
-            run = self._begin(chat, asked.request, started_at)
+            run = await self._begin(chat, asked.request, started_at, size=len(message))
         except EdgeError as error:
             await self._refuse(asked.id, error)
             return
         self._live[asked.id] = run
         self._nursery.start_soon(self._carry, asked.id, run, chat)
 
-    def _begin(self, chat: ChatHandler, request: dict[str, Any], started_at: float) -> ChatRun:
+    async def _begin(
+        self, chat: ChatHandler, request: dict[str, Any], started_at: float, *, size: int
+    ) -> ChatRun:
         if len(self._live) >= self._limits.max_runs:
             raise RateLimited(f"this socket has {self._limits.max_runs} runs", retry_after_s=1)
         if request.get("stream") is None:
             request["stream"] = True
-        return chat.run_for(self._socket.request, request, self._rights, started_at)
+        asked = self._socket.request
+        return await chat.run_for(asked, request, self._rights, started_at, size=size)
 
     def _cancel(self, asked_id: str | int) -> None:
         """Cancel a run; one that has just ended has had its last word already."""

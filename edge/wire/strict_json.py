@@ -8,11 +8,14 @@ orjson does the work. What it leaves to us:
   enough to be deeper is written once, which costs less than counting its levels would;
 - it refuses to write lone surrogates and big integers; the standard library writes those.
 
-NaN, Infinity, lone surrogates, bad UTF-8 and a second value behind the first are refused.
+NaN, Infinity, lone surrogates, bad UTF-8 and a second value behind the first are refused. So is a
+client's text with more than a million values: the time to read one goes by their number, and
+nothing else runs meanwhile.
 """
 
 import json
 import math
+import re
 from typing import Any
 
 import orjson
@@ -21,6 +24,11 @@ from edge.errors import InvalidRequest
 
 MAX_DEPTH = 254
 """Levels of arrays and objects, which is what orjson writes. Real requests have some ten."""
+
+MAX_VALUES = 1_000_000
+"""Of a client's text. A full context has some tens of thousands, or as many numbers as tokens."""
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 # Every digit to "0", "-" to itself, all else to " ": runs of digits can then be found.
 _DIGITS = bytes(ord("0") if c in b"0123456789" else c if c == ord("-") else 32 for c in range(256))
@@ -54,8 +62,10 @@ def decode(data: bytes, *, what: str) -> Any:
     """The value of a client's JSON text; ``what`` names it in the complaint (``"The body"``).
 
     Raises:
-        InvalidRequest: the text is no JSON.
+        InvalidRequest: the text is no JSON, or has more values than ``MAX_VALUES``.
     """
+    if _marks(data, 0, len(data)) > MAX_VALUES and _has_too_many_values(data):
+        raise InvalidRequest(f"{what} has more than {MAX_VALUES} values.")
     try:
         return parse(data)
     except MalformedJson as error:
@@ -81,6 +91,23 @@ def _complaint(data: bytes, error: orjson.JSONDecodeError) -> str:
         return f"byte {fault.start} is not UTF-8"
     reason = error.msg.partition(": line ")[0]
     return f"{reason} (line {error.lineno}, column {error.colno})"
+
+
+def _marks(data: bytes, start: int, end: int) -> int:
+    """What begins values, as far as one can tell without reading: text has commas too."""
+    return (
+        data.count(b",", start, end) + data.count(b"[", start, end) + data.count(b"{", start, end)
+    )
+
+
+def _has_too_many_values(data: bytes) -> bool:
+    values = end = 0
+    for string in _STRING.finditer(data):
+        values += _marks(data, end, string.start())
+        if values > MAX_VALUES:
+            return True
+        end = string.end()
+    return values + _marks(data, end, len(data)) > MAX_VALUES
 
 
 def _check_depth(data: bytes, value: Any) -> None:

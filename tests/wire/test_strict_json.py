@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.errors import InvalidRequest
-from edge.wire.strict_json import MAX_DEPTH, MalformedJson, decode, encode, parse
+from edge.wire.strict_json import MAX_DEPTH, MAX_VALUES, MalformedJson, decode, encode, parse
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 trees = st.recursive(
@@ -110,3 +110,24 @@ def test_numbers_json_does_not_know_are_written_as_null() -> None:
 
 def test_a_written_text_has_no_line_end() -> None:
     assert b"\n" not in encode({"a": "x\ny\r\u2028", "b": 2**70, "c": "\ud800\n"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" + b"1," * (MAX_VALUES + 1) + b"1]",
+        b"[" + b"{}," * (MAX_VALUES // 2 + 1) + b"{}]",
+        b'["' + b"," * MAX_VALUES + b'"' + b',"a,"' * MAX_VALUES + b",1]",
+    ],
+    ids=["numbers", "objects", "behind text"],
+)
+def test_a_client_sends_no_more_than_a_million_values(text: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="more than 1000000 values"):
+        decode(text, what="The body")
+
+
+@pytest.mark.parametrize("quote", [b'"', rb'"\"', rb'"\\'])
+def test_commas_of_a_text_are_no_values(quote: bytes) -> None:
+    text = quote + b"{,[" * MAX_VALUES + b'"'
+
+    assert len(decode(text, what="The body")) >= 3 * MAX_VALUES
