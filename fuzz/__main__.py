@@ -16,7 +16,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha1
 from pathlib import Path
 
@@ -26,7 +25,6 @@ FOUND = Path(".fuzz")
 ONE_INPUT_S = 20
 """An input that takes longer than that is a failure; a busy machine must not be one."""
 
-MERGE_S = 600
 ROOM = 16_000
 """Characters of what is kept of long runs, for each target: the repository is no place for more."""
 
@@ -59,9 +57,12 @@ class Outcome:
 def main() -> int:
     """See the module's docstring."""
     arguments = _arguments()
+    if arguments.distil:
+        for name in arguments.targets:
+            distil(name)
+        return 0
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        task = distil if arguments.distil else partial(fuzz, seconds=arguments.seconds)
-        running = [pool.submit(task, name) for name in arguments.targets]
+        running = [pool.submit(fuzz, name, arguments.seconds) for name in arguments.targets]
         outcomes = []
         for future in running:
             outcome = future.result()
@@ -118,18 +119,12 @@ def known(name: str) -> list[bytes]:
     return [*load(name).seeds(), *kept(name).values(), *distilled(name)]
 
 
-def distil(name: str) -> Outcome:
-    """Keep of what was found in ``.fuzz`` what the seeds do not reach, the shortest first."""
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as fewest, tempfile.TemporaryDirectory() as folder:
-        seeds = [*load(name).seeds(), *kept(name).values()]
-        write(Path(folder), seeds)
-        flags = [f"-max_len={load(name).MAX_BYTES}", "-merge=1", fewest, folder, str(FOUND / name)]
-        failed, output = run(name, flags, MERGE_S)
-        if not failed:
-            merged = {path.read_bytes() for path in Path(fewest).iterdir()}
-            write_distilled(name, merged - set(seeds), room=ROOM)
-    return Outcome(name, failed, time.monotonic() - began, output)
+def distil(name: str) -> None:
+    """Take over what runs found that the seeds do not reach, the shortest first."""
+    found = FOUND / name
+    inputs = [path.read_bytes() for path in found.iterdir()] if found.exists() else []
+    write_distilled(name, inputs, room=ROOM)
+    say(f"{name:16} {len(distilled(name)):4} of {len(inputs):5} inputs kept")
 
 
 def run(name: str, arguments: Sequence[str], deadline_s: float) -> tuple[bool, str]:
