@@ -70,6 +70,22 @@ FLOOD = """async () => {
   return [shown, hidden, finished, ...kept, runs.counts.missed];
 }"""
 """Of 300 runs at once 200 are shown; ended ones make room later; a gap is counted."""
+HOLES = """async () => {
+  const {Runs} = await import("/ui/runs.js");
+  const runs = new Runs();
+  const take = (seq, frame) => runs.take({run_id: "run_1", at: 1, seq, ...frame});
+  const missed = () => runs.rows.get("run_1").missed;
+  const chunk = {type: "chunk", chunk: null};
+  take(1, {type: "run.started", model: "m"});
+  take(5, chunk);
+  const told = [missed()];
+  runs.take({type: "gap", run_id: null, seq: null, at: 1, missed: 3});
+  take(9, chunk);
+  told.push(missed());
+  take(20, {type: "gap", missed: 2});
+  return [...told, missed()];
+}"""
+"""Numbers that are left out without a gap are of frames that this key is not told."""
 NAMELESS = """() => [...document.querySelectorAll("button, input, summary, a")]
   .filter((each) => each.offsetParent)
   .filter((each) => !(each.innerText.trim() || each.ariaLabel || each.labels?.length))
@@ -283,6 +299,7 @@ async def test_a_flood_of_runs_is_counted_and_shown_in_part(tmp_path: Path) -> N
             counts = page.locator("#counts")
             playwright.expect(counts).to_contain_text("0 running, 300 finished")
             assert page.locator("#runs tr").count() == 200
+            assert page.evaluate(HOLES) == [0, 3, 5]
             assert page.evaluate(FLOOD) == [200, 100, 300, False, True, 7]
 
     async def flood() -> None:

@@ -87,7 +87,7 @@ export function fold(run, frame) {
   if (frame.seq && frame.seq <= run.seq) return false;
   if (frame.seq) {
     // A number may also be left out because this key is not told what is told of traced runs.
-    if (frame.type === "gap") run.missed += frame.seq - run.seq;
+    if (frame.type === "gap") run.missed += Math.min(frame.missed, frame.seq - run.seq);
     else if (run.holed) run.missed += frame.seq - run.seq - 1;
     run.holed = false;
     run.seq = frame.seq;
