@@ -7,7 +7,7 @@ Each decision is a kind, a sentence, and the values in it.
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from edge.core.attempt import MODEL_FAILURE, AttemptOutcome, outcome_of_error
 from edge.core.collect import Collector
@@ -25,7 +25,7 @@ from edge.core.retry import Accept, Again, Fail, RetryPolicy, decide
 from edge.core.schemas import CompiledContract, compile_contract
 from edge.core.stream_events import Finish, ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
 from edge.core.validate import judge
-from edge.core.verdict import Invalid, Reason
+from edge.core.verdict import OUTPUT_CATEGORIES, Category, Invalid, Reason
 from edge.errors import EdgeError, ProviderError, ProviderProtocolError
 from edge.wire.openai_chat import chat_request
 from edge.wire.openai_chunks import chunk_error
@@ -123,7 +123,7 @@ class _Replayed:
         failed = attempt.failed or {}
         unjudged = failed.get("status") not in (None, "validation_failed")
         nothing = not (attempt.chunks or attempt.held or attempt.shown)
-        if nothing and (unjudged or failed.get("category") == MODEL_FAILURE):
+        if nothing and failed.get("status"):
             yield from self._broke_off(failed)
             return
         try:
@@ -144,6 +144,8 @@ class _Replayed:
         status, category = failed["status"], str(failed.get("category"))
         reason = str(failed.get("reason") or category)
         told = f"no answer to judge; taken as it was recorded: {status}"
+        if status == "validation_failed" and category != MODEL_FAILURE:
+            told += " (answers are recorded of traced runs)"
         yield Decision("error", told, {"category": category})
         self.outcome = AttemptOutcome(
             attempt=self._attempt.number,
@@ -151,8 +153,8 @@ class _Replayed:
             status=status,
             category=category,
             error=ProviderError(reason, provider=_RECORDED),
-            reasons=(Reason("not_json", reason),) if category == MODEL_FAILURE else (),
-            made_calls=category == MODEL_FAILURE,
+            reasons=_reasons(category, reason) if status == "validation_failed" else (),
+            made_calls=status == "validation_failed" and category not in OUTPUT_CATEGORIES,
             committed=self._is_shown(),
         )
 
@@ -301,6 +303,12 @@ def _next(outcomes: list[AttemptOutcome], retries: RetryPolicy) -> Decision:
         case Fail(error):
             told = f"the run ends: {error.type}: {error.message}"
             return Decision("retry", told, {"decision": "fail", "error": error.type})
+
+
+def _reasons(category: str, reason: str) -> tuple[Reason, ...]:
+    """What was wrong, as far as its recording tells."""
+    known: tuple[Category, ...] = get_args(Category)
+    return (Reason(next((each for each in known if each == category), "not_json"), reason),)
 
 
 def _missing(frames: int) -> Decision:

@@ -242,6 +242,7 @@ def test_what_the_client_has_been_given_is_not_asked_for_again() -> None:
         ("upstream_error", "http_5xx", "again"),
         ("upstream_error", "http_4xx", "fail"),
         ("validation_failed", "tool_parse", "again"),
+        ("validation_failed", "schema", "again"),
         ("cancelled", "give_up", "fail"),
     ],
 )
