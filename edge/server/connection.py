@@ -262,7 +262,7 @@ async def _http_exception(error: HTTPException) -> Response | HTTPException:
     told = kind(error.description or error.name)
     told.status = status
     allow = error.valid_methods if isinstance(error, WrongMethod) else None
-    return _response(told, [(b"allow", ", ".join(allow).encode("ascii"))] if allow else [])
+    return _response(told, [(b"allow", ", ".join(sorted(allow)).encode("ascii"))] if allow else [])
 
 
 async def _edge_error(error: EdgeError) -> Response:
