@@ -55,10 +55,11 @@ class Collector:
             else:
                 self._feed_rare(event)
 
-    def feed_text(self, text: str) -> None:
-        """Take a piece of text of choice 0."""
-        self._choice(0).text.append(text)
-        self.chars += len(text)
+    def feed_texts(self, texts: list[str]) -> None:
+        """Take pieces of text of choice 0."""
+        self._choice(0).text.extend(texts)
+        for text in texts:
+            self.chars += len(text)
 
     def output(self) -> CollectedOutput:
         """The answer so far."""

@@ -110,12 +110,13 @@ class ChunkEmitter:
             self._emit_calls(calls, out)
         return b"".join(out)
 
-    def feed_text(self, text: str) -> bytes:
-        """The chunk of a piece of text of choice 0."""
+    def feed_texts(self, texts: list[str]) -> bytes:
+        """The chunks of pieces of choice 0's text, one each; an empty one makes none."""
         choice = self._choices.get(0)
         if choice is None or self._pending:
-            return self.feed((TextDelta(text),))
-        return choice.text_head + _json_text(text) + self._delta_tail
+            return self.feed([TextDelta(text) for text in texts if text])
+        head, tail = choice.text_head, self._delta_tail
+        return b"".join([head + _json_text(text) + tail for text in texts if text])
 
     def finish(self, usage: dict[str, Any] | None) -> bytes:
         """The usage chunk, if it was asked for and is known, and ``[DONE]``."""

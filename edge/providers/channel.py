@@ -142,8 +142,6 @@ class SocketChannel:
         """See :class:`Channel`."""
         if self._watch is not None:
             await self._watch.each(self._socket, take)
-        else:
-            await trio.lowlevel.checkpoint()
 
     def is_quiet(self) -> bool:
         """See :class:`Channel`."""

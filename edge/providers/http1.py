@@ -109,6 +109,11 @@ class AnswerParser:
         """Whether :meth:`take` has something to give."""
         return bool(self._parts)
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether more of the answer has to be read before there is anything to take or to tell."""
+        return not (self._parts or self.complete or self.fault)
+
     def close(self) -> None:
         """Let go of llhttp, which refers back to this object."""
         self._llhttp = _NOBODY

@@ -178,9 +178,7 @@ class ChatExchange:
             goes_on = take(chunks) if chunks else True
             return goes_on and not self._done and self._fault is None
 
-        if self._done or self._ended or self._fault is not None:
-            await trio.lowlevel.checkpoint()
-        else:
+        if not self._done and not self._ended and self._fault is None and self._whole is None:
             await self._exchange.receive_each(decode_and_take)
 
     async def __aexit__(
@@ -190,7 +188,7 @@ class ChatExchange:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            if exc_type is None and self._done and not self._ended:
+            if exc_type is None and self._done and not (self._ended or self._exchange.ended):
                 # Bounded inside; a cancellation may cut it, since nothing more is wanted.
                 await self._read_off()  # noqa: ASYNC102
         finally:

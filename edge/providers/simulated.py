@@ -123,8 +123,8 @@ class _SimulatedStream:
         await trio.sleep(self._pause_s if _says_something(chunk) else 0.0)
         return [chunk]
 
-    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:  # noqa: ARG002
-        await trio.lowlevel.checkpoint()
+    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:
+        """Nothing is quicker here: chunks are made one at a time."""
 
 
 def _chunks(request: ProviderRequest, kind: str) -> Iterator[dict[str, Any]]:

@@ -105,9 +105,7 @@ class TlsChannel:
             goes_on = take(data) if data else True
             return goes_on and not self._ended and self._failure is None
 
-        if self._ended or self._failure is not None:
-            await trio.lowlevel.checkpoint()
-        else:
+        if not self._ended and self._failure is None:
             await self._below.receive_each(open_and_take)
 
     def is_quiet(self) -> bool:

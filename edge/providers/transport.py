@@ -63,6 +63,9 @@ _OURS: Final = frozenset(
 """Header fields that belong to this connection; a caller's are left out."""
 
 _WITH_BODY: Final = frozenset(("POST", "PUT", "PATCH"))
+_FEW: Final = 2
+"""An answer of so few reads is not worth being watched: that begins and ends with a system call."""
+
 _TARGET: Final = re.compile(r"[!-~]*")
 
 
@@ -276,7 +279,16 @@ class Exchange:
         headers: in the order they came, names in lower case.
     """
 
-    __slots__ = ("_body", "_connection", "_head", "_method", "_transport", "headers", "status")
+    __slots__ = (
+        "_body",
+        "_connection",
+        "_head",
+        "_method",
+        "_transport",
+        "_waits",
+        "headers",
+        "status",
+    )
 
     def __init__(self, transport: Transport, method: str, head: bytes, body: bytes) -> None:
         self._transport = transport
@@ -284,6 +296,7 @@ class Exchange:
         self._head = head
         self._body = body
         self._connection: Connection | None = None
+        self._waits = 0
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
 
@@ -329,21 +342,10 @@ class Exchange:
             await connection.read()
 
     async def receive_each(self, take: Callable[[bytes], bool]) -> None:
-        """Give ``take`` what each read brings of the body, as long as it returns True.
-
-        To be called when :meth:`receive` has returned something. It may return at any time, and at
-        once: ``receive`` then says how it goes on.
-
-        Raises:
-            Exception: what ``take`` raised.
-        """
+        """As :meth:`edge.providers.port.ByteStream.receive_each`, behind a :meth:`receive`."""
         connection = self._connection
-        if connection is None:
-            raise RuntimeError("an exchange is only read inside its async with")
-        parser = connection.parser
-        if parser.pending or parser.complete or parser.fault is not None:
-            await trio.lowlevel.checkpoint()
-        else:
+        self._waits += 1
+        if self._waits > _FEW and connection is not None and connection.parser.is_under_way:
             await connection.read_each(take)
 
     @property

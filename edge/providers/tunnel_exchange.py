@@ -8,8 +8,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-import trio
-
 from edge.providers.redaction import Redaction
 from edge.providers.transport import Exchange
 
@@ -103,9 +101,7 @@ class TunnelExchange:
 
     async def receive_each(self, take: Callable[[bytes], bool]) -> None:
         """See :class:`~edge.providers.port.ByteStream`."""
-        if self._redacts:
-            await trio.lowlevel.checkpoint()
-        else:
+        if not self._redacts:
             await self._exchange.receive_each(take)
 
     async def __aexit__(

@@ -94,7 +94,6 @@ class Watch:
         """
         epoll = self._epoll
         if epoll is None:
-            await trio.lowlevel.checkpoint()
             return
         await trio.lowlevel.checkpoint_if_cancelled()
         descriptor = sock.fileno()

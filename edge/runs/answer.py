@@ -73,8 +73,11 @@ class Answer(Protocol):
         """
         ...
 
-    def offer_text(self, text: str) -> bool:
-        """:meth:`offer` for a piece of text of choice 0, or none; the way of nearly every chunk."""
+    def offer_texts(self, texts: list[str], now: float) -> bool:
+        """:meth:`offer` for pieces of choice 0's text, at the time ``now``; nearly all is that.
+
+        A piece may be empty.
+        """
         ...
 
     async def settle(self) -> None:
@@ -195,7 +198,7 @@ class StreamedAnswer:
         is_sent = False
         if self._reply.started:
             is_sent = self._reply.write_now(data)
-            self._left(data)
+            self._left(data, trio.current_time())
         else:
             self._waiting = data
         self._is_behind = not is_sent
@@ -205,16 +208,17 @@ class StreamedAnswer:
             self._text_flows = self._reply.started and TextDelta in self._shown_now
         return is_sent
 
-    def offer_text(self, text: str) -> bool:
+    def offer_texts(self, texts: list[str], now: float) -> bool:
         """See :class:`Answer`."""
         if not self._text_flows:
-            return self.offer([TextDelta(text)] if text else [])
-        if not text:
+            return self.offer([TextDelta(text) for text in texts if text])
+        data = self._emitter.feed_texts(texts)
+        if not data:
             return True
-        data = self._emitter.feed_text(text)
-        self.shown_chars += len(text)
+        for text in texts:
+            self.shown_chars += len(text)
         is_sent = self._reply.write_now(data)
-        self._left(data)
+        self._left(data, now)
         self._is_behind = not is_sent
         return is_sent
 
@@ -297,14 +301,13 @@ class StreamedAnswer:
                 await self._reply.write(data)
         finally:
             self._writing -= 1
-        if commits:
-            self._left(data)
-        else:
-            self._last_write = trio.current_time()
-
-    def _left(self, data: bytes) -> None:
-        """These bytes of the answer are on their way to the client."""
         now = self._last_write = trio.current_time()
+        if commits:
+            self._left(data, now)
+
+    def _left(self, data: bytes, now: float) -> None:
+        """These bytes of the answer are on their way to the client."""
+        self._last_write = now
         record = self._record
         if data and record is not None:
             record.released()
@@ -341,9 +344,9 @@ class WholeAnswer:
             self._run.mirror.held(events)
         return True
 
-    def offer_text(self, text: str) -> bool:
+    def offer_texts(self, texts: list[str], now: float) -> bool:  # noqa: ARG002 - it holds all
         """Everything waits."""
-        return self.offer([TextDelta(text)]) if text and self._trace.on else True
+        return self.offer([TextDelta(text) for text in texts if text]) if self._trace.on else True
 
     async def settle(self) -> None:
         """Nothing is under way before the end."""

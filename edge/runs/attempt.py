@@ -17,7 +17,7 @@ from edge.core.feedback import retry_messages
 from edge.core.normalize import Normalizer
 from edge.core.reread import read_calls
 from edge.core.retry import Again
-from edge.core.stream_events import StreamEvent
+from edge.core.stream_events import StreamEvent, TextDelta
 from edge.core.validate import holds_text, judge
 from edge.core.verdict import Invalid, Reason, Verdict
 from edge.errors import EdgeError, ProviderProtocolError
@@ -292,8 +292,7 @@ class _Intake:
         """Read the stream to its end."""
 
         def take(chunks: list[Chunk]) -> bool:
-            deadline.progress()
-            return self._take(chunks)
+            return self._take(chunks, deadline.progress())
 
         while chunks := await stream.receive():
             if take(chunks):
@@ -317,25 +316,36 @@ class _Intake:
         run = self._run
         return read_calls(self._read_back(output), run.compiled.contract, run.policy)
 
-    def _take(self, chunks: list[Chunk]) -> bool:
-        """Take what one read brought; returns whether nothing waits for the client."""
+    def _take(self, chunks: list[Chunk], now: float) -> bool:
+        """Take what one read brought; returns whether nothing waits for the client.
+
+        Nearly all chunks are a piece of text in mid-answer: those take the short way, on which no
+        event is made.
+        """
         if self._traced and self._run.mirror is not None:
             self._run.mirror.received([*map(whole_chunk, chunks)], live=self._live)
         if self._run.phase == "waiting" and any(map(says_something, chunks)):
             self._run.phase = "streaming"
             self._record.chunk_came()
-        if len(chunks) == 1 and isinstance(chunks[0], str):
-            text = self._normalizer.pass_on(chunks[0])
-            if text is not None:
-                self._collector.feed_text(text)
-                goes_on = self._answer.offer_text(text)
-                self._bound()
-                return goes_on
-        feed = self._normalizer.feed
-        events: list[StreamEvent] = []
+        pass_on = self._normalizer.pass_on
+        texts: list[str] = []
         for chunk in chunks:
+            text = pass_on(chunk) if isinstance(chunk, str) else None
+            if text is None:
+                return self._take_events(self._events(texts, chunks))
+            texts.append(text)
+        self._collector.feed_texts(texts)
+        goes_on = self._answer.offer_texts(texts, now)
+        self._bound()
+        return goes_on
+
+    def _events(self, texts: list[str], chunks: list[Chunk]) -> list[StreamEvent]:
+        """The events of one read, whose first chunks have passed on already, as these texts."""
+        feed = self._normalizer.feed
+        events: list[StreamEvent] = [TextDelta(text) for text in texts if text]
+        for chunk in chunks[len(texts) :]:
             events += feed(chunk)
-        return self._take_events(events)
+        return events
 
     def _take_events(self, events: list[StreamEvent]) -> bool:
         goes_on = True

@@ -58,13 +58,14 @@ class AttemptDeadline:
         self.scope.__enter__()
         return self
 
-    def progress(self) -> None:
-        """Content has come."""
+    def progress(self) -> float:
+        """Content has come; returns the time, since most who say so want to know it too."""
         now = trio.current_time()
         if now >= self._move_at:
             self._started = True
             self._move_at = now + self._coarse_s
             self.scope.deadline = now + self._idle_s + self._coarse_s
+        return now
 
     first_token = progress
 

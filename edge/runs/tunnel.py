@@ -200,12 +200,24 @@ class Passage:
         if data:
             self._check_beginning(data)
             self._record.chunk_came()
-        while data:
+
+        def take(data: bytes) -> bool:
+            nonlocal passed
             deadline.progress()
             passed = tap.feed(data)
+            if stream.ended or tap.done or not self._reply.started:
+                return False
+            is_sent = self._reply.write_now(passed)
+            self._left(passed)
+            passed = b""
+            return is_sent
+
+        while data:
+            if take(data):
+                await stream.receive_each(take)
             if stream.ended or tap.done:
                 break
-            if passed:
+            if passed or self._reply.started:
                 await self._write(passed)
                 passed = b""
             data = await stream.receive()
@@ -222,8 +234,13 @@ class Passage:
         if not self._reply.started:
             await self._begin()
         await self._reply.write(data)
-        self._record.bytes_out += len(data)
-        self._mirror(data)
+        self._left(data)
+
+    def _left(self, data: bytes) -> None:
+        """These bytes are on their way to the client."""
+        if data:
+            self._record.bytes_out += len(data)
+            self._mirror(data)
 
     async def _finish(self, data: bytes) -> None:
         if not self._reply.started:

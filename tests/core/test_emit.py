@@ -196,16 +196,15 @@ def test_text_fed_as_it_is_makes_the_chunks_of_its_events(
     by_events, by_text = ChunkEmitter(IDENTITY), ChunkEmitter(IDENTITY)
     for piece in pieces:
         if isinstance(piece, str):
-            assert by_text.feed_text(piece) == by_events.feed([TextDelta(piece)])
+            assert by_text.feed_texts([piece, "", piece]) == by_events.feed([TextDelta(piece)] * 2)
         else:
             assert by_text.feed([piece]) == by_events.feed([piece])
 
 
-@given(st.lists(st.text(min_size=1)))
+@given(st.lists(st.text(min_size=1), min_size=1))
 def test_text_collected_as_it_is_makes_the_answer_of_its_events(pieces: list[str]) -> None:
     collector = Collector()
-    for piece in pieces:
-        collector.feed_text(piece)
+    collector.feed_texts(pieces)
 
     events: list[StreamEvent] = [TextDelta(piece) for piece in pieces]
     assert collector.output() == collected(events)
