@@ -9,11 +9,13 @@ is told as a category and a place; a reason in full quotes values, and is logged
 are the gateway's own (``_OWN_WORDS``), or with ``trace_content``.
 """
 
+import json
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
+import orjson
 import structlog
 
 from edge.core.run_events import AttemptEnded, PieceEmitted, RunEnded, RunEvent
@@ -43,6 +45,11 @@ _OWN_WORDS = frozenset(
 MAX_PLACE = 200
 """Longest place that is logged: it may hold keys that the model made up."""
 
+RUNS = "edge.runs"
+"""The logger of runs, as its lines name it."""
+
+_Logger: TypeAlias = structlog.typing.FilteringBoundLogger | structlog.stdlib.BoundLogger
+
 _mask = SecretMask()
 
 
@@ -60,6 +67,7 @@ def configure_logs(form: LogFormat) -> None:
         structlog.processors.format_exc_info,
         structlog.processors.StackInfoRenderer(),
     ]
+    _log_runs_with(form)
     root = logging.getLogger()
     root.handlers = [logging.NullHandler() if form == "off" else _handler(form, shared)]
     root.setLevel(logging.CRITICAL + 1 if form == "off" else logging.INFO)
@@ -76,8 +84,50 @@ def configure_logs(form: LogFormat) -> None:
     )
 
 
+def _usual_logger() -> _Logger:
+    logger: _Logger = structlog.get_logger(RUNS)
+    return logger
+
+
+_run_logger: Callable[[], _Logger] = _usual_logger
+
+
+def _log_runs_with(form: LogFormat) -> None:
+    """Choose the logger of runs.
+
+    Every run ends in a line, so the lines for machines are made by one pass of structlog and
+    written at once: through the standard library's logging they were a tenth of what a short
+    request costs. They look the same.
+    """
+    global _run_logger
+    _run_logger = _quick_logger if form == "json" else _usual_logger
+
+
+def _quick_logger() -> _Logger:
+    logger: _Logger = structlog.wrap_logger(
+        structlog.WriteLogger(sys.stderr),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(serializer=_json_line, default=str),
+            _without_secrets,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+    )
+    return logger.bind(logger=RUNS)
+
+
+def _json_line(event: dict[str, Any], default: Callable[[Any], Any]) -> str:
+    try:
+        return orjson.dumps(event, default, orjson.OPT_PASSTHROUGH_DATACLASS).decode()
+    except orjson.JSONEncodeError:  # a lone surrogate, or a big integer
+        return json.dumps(event, default=default)
+
+
 def _handler(form: LogFormat, shared: list[structlog.typing.Processor]) -> logging.Handler:
-    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer(default=str)
+    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer(
+        serializer=_json_line, default=str
+    )
     if form == "text":
         renderer = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
@@ -112,7 +162,7 @@ class RunLog:
 
     def __init__(self, *, trace_content: bool = False) -> None:
         self._trace_content = trace_content
-        self._log: structlog.stdlib.BoundLogger = structlog.get_logger("edge.runs")
+        self._log = _run_logger()
 
     def __call__(self, event: RunEvent) -> None:
         """Write the line of this event, if it has one."""

@@ -41,7 +41,8 @@ class SecretMask:
         """Hide these too, from now on."""
         for secret in secrets:
             if len(secret) >= MIN_LENGTH:
-                self._forms |= {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]}
+                self._forms |= {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]}
+                self._forms.add(json.dumps(secret, ensure_ascii=False)[1:-1])
         # A secret may be the beginning of another one.
         self._longest_first = tuple(sorted(self._forms, key=len, reverse=True))
 

@@ -252,3 +252,20 @@ def test_below_info_nothing_is_told(stderr: Stderr) -> None:
     logging.getLogger("edge").debug("detail")
 
     assert stderr.getvalue() == ""
+
+
+def test_what_is_no_unicode_is_logged_all_the_same(stderr: Stderr) -> None:
+    configure_logs("json")
+    RunLog()(run_ended(calls=("\ud800",)))
+
+    assert only(stderr)["calls"] == ["\ud800"]
+
+
+def test_a_secret_is_hidden_however_it_is_written(stderr: Stderr) -> None:
+    configure_logs("json")
+    hide_secrets(['clé"secrète'])
+    RunLog()(run_ended(calls=('clé"secrète',)))
+    logging.getLogger("other").warning('clé"secrète')
+
+    assert "secr" not in stderr.getvalue()
+    assert [line["logger"] for line in lines(stderr)] == ["edge.runs", "other"]
