@@ -9,6 +9,7 @@ from tests.fakes.raw_client import RawClient, connect
 from tests.fakes.scraped import Scraped
 
 MIB = 1024 * 1024
+LONGEST_S = 60.0
 
 GAUGES = {
     "memory_bytes": "edge_resident_memory_bytes",
@@ -67,7 +68,7 @@ class Watch:
 
     async def scrape(self) -> Scraped:
         """One answer of ``/metrics``."""
-        async with connect(self._url) as client:
+        async with connect(self._url, patience_s=LONGEST_S) as client:
             return await _scraped(client)
 
     async def look(self) -> Sample:

@@ -19,7 +19,8 @@ from typing import Protocol
 
 import trio
 
-from edge.providers.watch import READ_SIZE, Take, Watch
+from edge.providers.reading import read_now
+from edge.providers.watch import Take, Watch
 
 _JOIN_BELOW = 65536
 """Head and body are copied into one piece up to this size; above, both go down as they are."""
@@ -132,7 +133,7 @@ class SocketChannel:
         while True:
             await trio.lowlevel.wait_readable(self._fd)
             try:
-                return self._socket.recv(READ_SIZE)
+                return read_now(self._socket)
             except BlockingIOError:
                 continue
             except OSError as error:

@@ -10,6 +10,7 @@ what came is copied out of it at its own size.
 import socket
 import ssl
 import threading
+from typing import cast
 
 READ_SIZE = 65536
 """The most that one read brings, bytes."""
@@ -44,4 +45,5 @@ def opened_now(tls: ssl.SSLObject) -> bytes:
         ssl.SSLError: the connection is broken.
     """
     view = _buffer.view
-    return bytes(view[: tls.read(READ_SIZE, view)])  # type: ignore[arg-type]  # any buffer will do
+    count = cast(int, tls.read(READ_SIZE, view))  # with a buffer it tells how much is in it
+    return bytes(view[:count])

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 import trio
 
 from edge.providers.channel import SocketChannel
-from edge.providers.watch import READ_SIZE, Take
+from edge.providers.reading import opened_now
+from edge.providers.watch import Take
 
 
 def tls_context(ca_file: str, *, verify: bool) -> ssl.SSLContext:
@@ -131,10 +132,9 @@ class TlsChannel:
         """All that the records at hand hold; empty if there is none, or no more."""
         if self._ended or self._failure is not None:
             return b""
-        read = self._tls.read
         pieces: list[bytes] = []
         try:
-            while piece := read(READ_SIZE):
+            while piece := opened_now(self._tls):
                 pieces.append(piece)
             self._ended = True
         except ssl.SSLWantReadError:

@@ -28,11 +28,10 @@ from typing import TypeAlias
 
 import trio
 
+from edge.providers.reading import read_now
+
 Take: TypeAlias = Callable[[bytes], bool]
 """Takes what one read brought, never empty; returns whether more is wanted."""
-
-READ_SIZE = 65536
-"""The most that one read brings, bytes."""
 
 _AT_ONCE = 16
 _MOST_IN_A_ROW = 256 * 1024
@@ -49,10 +48,10 @@ class _Reader:
         failure: what the task is to raise when it wakes.
     """
 
-    __slots__ = ("failure", "recv", "take", "task")
+    __slots__ = ("failure", "sock", "take", "task")
 
     def __init__(self, sock: socket.socket, take: Take) -> None:
-        self.recv = sock.recv
+        self.sock = sock
         self.take = take
         self.task = trio.lowlevel.current_task()
         self.failure: Exception | None = None
@@ -122,7 +121,7 @@ class Watch:
         if reader is None:
             return 0
         try:
-            data = reader.recv(READ_SIZE)
+            data = read_now(reader.sock)
         except BlockingIOError:
             return 0
         except OSError as error:

@@ -29,6 +29,7 @@ from typing import Protocol
 import trio
 
 from edge.errors import EdgeError, GatewayFault
+from edge.providers.reading import read_now
 from edge.runs.reply import AnswerCut, ClientGone
 from edge.server.client_reply import REQUEST_ID, ClientReply, SocketWriter, closing_answer
 from edge.server.error_exit import error_response, send_error
@@ -36,7 +37,6 @@ from edge.server.exchange import Address, Exchange, new_request_id
 from edge.server.limits import ServerLimits
 from edge.server.protocol import IncomingRequest, ProtocolFault, RequestParser
 
-_READ_BYTES = 65536
 _LINGER_S = 2.0
 _KEPT_AHEAD = 1
 
@@ -113,7 +113,7 @@ class ClientConnection:
         while True:
             await trio.lowlevel.wait_readable(self._socket)
             try:
-                return self._socket.recv(_READ_BYTES)
+                return read_now(self._socket)
             except BlockingIOError:
                 continue
             except OSError:

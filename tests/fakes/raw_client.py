@@ -159,11 +159,13 @@ class RawClient:
 
 
 @asynccontextmanager
-async def connect(url: str, *, receive_buffer: int | None = None) -> AsyncGenerator[RawClient]:
+async def connect(
+    url: str, *, receive_buffer: int | None = None, patience_s: float = PATIENCE_S
+) -> AsyncGenerator[RawClient]:
     """A connection to ``http://host:port``; a small ``receive_buffer`` makes a slow reader."""
     address = urlsplit(url)
     with trio.socket.socket() as client:
         if receive_buffer is not None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         await client.connect((address.hostname, address.port))
-        yield RawClient(trio.SocketStream(client))
+        yield RawClient(trio.SocketStream(client), patience_s=patience_s)

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from edge.providers.channel import SocketChannel
-from edge.providers.watch import READ_SIZE
+from edge.providers.reading import READ_SIZE
 
 Pair = tuple[SocketChannel, socket.socket]
 

@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from edge.providers.channel import SocketChannel
+from edge.providers.reading import READ_SIZE
 from edge.providers.tls import TlsChannel, tls_context
-from edge.providers.watch import READ_SIZE
 from tests.fakes.certificates import Certificates
 
 

@@ -8,7 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from edge.providers.watch import READ_SIZE, Watch
+from edge.providers.reading import READ_SIZE
+from edge.providers.watch import Watch
 
 Pair = tuple[socket.socket, socket.socket]
 
