@@ -50,11 +50,13 @@ class Intake:
     Attributes:
         writer: the way out of the same connection.
         is_watched: whether a view says what it takes; for others the reading is not held back.
+        on_give_up: called at the moment when the client is found to have gone.
     """
 
     def __init__(self, writer: SocketWriter) -> None:
         self.writer = writer
         self.is_watched = False
+        self.on_give_up: Callable[[], None] | None = None
         self._waiting = 0
         self._taken = trio.Event()
 
@@ -112,6 +114,10 @@ class ClientSocket:
             client=scope.get("client"),
             body=_no_body,
         )
+
+    def on_give_up(self, note: Callable[[], None]) -> None:
+        """Call this at the moment when the client is found to have gone."""
+        self._intake.on_give_up = note
 
     async def accept(self) -> None:
         """Complete the handshake. A browser that offers protocols wants one of them chosen."""

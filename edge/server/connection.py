@@ -132,6 +132,8 @@ class GatewayWebsocketConnection(TrioASGIWebsocketConnection):
                 await intake.room()
             message = await receive()
             if message["type"] == "websocket.disconnect":
+                if intake is not None and intake.on_give_up is not None:
+                    intake.on_give_up()
                 life.cancel(reason="the client has gone")
                 await trio.sleep_forever()
             if message["type"] == "websocket.receive" and intake is not None:

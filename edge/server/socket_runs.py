@@ -80,6 +80,7 @@ class SocketRuns:
         self._live: dict[str | int, ChatRun] = {}
         self._nursery: trio.Nursery
         self._going_away = False
+        socket.on_give_up(self._note_given_up)
 
     async def talk(self) -> Ending:
         """Take messages and carry runs; the client's leaving cancels it.
@@ -140,11 +141,19 @@ class SocketRuns:
         reply = SocketReply(self._socket, asked_id, run.id)
         try:
             failure = await _carried(run, reply, chat)
+        except ClientGone:
+            self._note_given_up()
+            raise
         finally:
             del self._live[asked_id]
         if failure is not None:
             await reply.fail(failure)
         self._leave_if_idle()
+
+    def _note_given_up(self) -> None:
+        """The client has gone, or reads nothing: all runs end before their time."""
+        for run in self._live.values():
+            run.note_cancelled()
 
     async def _refuse(self, asked_id: str | int | None, error: EdgeError) -> None:
         await self._socket.send(RunFrames(asked_id).error(*told_object(error)))

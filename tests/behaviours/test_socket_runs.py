@@ -184,6 +184,7 @@ async def test_the_sockets_end_is_a_give_up_of_all_its_runs(how: str) -> None:
         edge.assert_idle()
 
     assert {(row.status, row.category) for row in rows} == {("cancelled", "give_up")}
+    assert None not in {row.cancel_s for row in rows}
 
 
 def masked(tree: object) -> bytes:
