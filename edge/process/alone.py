@@ -27,13 +27,17 @@ def serve(settings: Settings, reread: Callable[[], Settings]) -> int:
 
 
 async def _serve(gateway: Gateway, reread: Callable[[], Settings]) -> int:
-    return await serve_until_stopped(
-        gateway,
-        trio.Event(),
-        on_listening=partial(_listening, gateway.settings),
-        on_stopping=systemd.stopping,
-        on_hangup=partial(_reload, gateway, reread),
-    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(systemd.show_life)
+        status = await serve_until_stopped(
+            gateway,
+            trio.Event(),
+            on_listening=partial(_listening, gateway.settings),
+            on_stopping=systemd.stopping,
+            on_hangup=partial(_reload, gateway, reread),
+        )
+        nursery.cancel_scope.cancel()
+    return status
 
 
 async def _listening(settings: Settings, urls: list[str]) -> None:

@@ -2,12 +2,15 @@
 
 To the worker: settings, first those to serve with, later those to reload. Each is a length of four
 bytes and a pickle; the file is read once, by the supervisor, so that all workers agree. To the
-supervisor: one byte for each settings, when they are in use or were refused. When either side's end
-closes, it has died, however it died: the kernel tells, and neither has to ask.
+supervisor: one byte for each settings, when they are in use or were refused, and one now and then
+that says that the worker's event loop goes round. When either side's end closes, it has died,
+however it died: the kernel tells, and neither has to ask.
 """
 
 import pickle
 import struct
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, TypeAlias
 
 import trio
@@ -15,17 +18,23 @@ import trio
 from edge.settings import Settings
 
 _LENGTH = struct.Struct("!I")
-_BYTES: dict[bytes, "Answer"] = {b"+": "taken", b"-": "refused", b"": "gone"}
+_BYTES: dict[bytes, "Answer"] = {b"+": "taken", b"-": "refused"}
+_BEAT = b"."
 
 Answer: TypeAlias = Literal["taken", "refused", "gone"]
 """What a worker says to settings; ``gone``: it has ended."""
 
 
 class Channel:
-    """One side's end; a method is used by one task at a time."""
+    """One side's end; a method is used by one task at a time.
+
+    The supervisor's needs a task that runs :meth:`listen`.
+    """
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
+        self._writing = trio.Lock()
+        self._told, self._answers = trio.open_memory_channel[Answer](1)
 
     @classmethod
     def from_descriptor(cls, descriptor: int) -> "Channel":
@@ -37,9 +46,20 @@ class Channel:
         message = pickle.dumps(settings)
         try:
             await self._stream.send_all(_LENGTH.pack(len(message)) + message)
-            return _BYTES[bytes(await self._stream.receive_some(1))]
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return await self._answers.receive()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.EndOfChannel):
             return "gone"
+
+    async def listen(self, on_beat: Callable[[], None]) -> None:
+        """Take what the worker says, until it has ended; ``on_beat`` for each sign of life."""
+        with self._told, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while data := await self._stream.receive_some():
+                for byte in data:
+                    sign = bytes((byte,))
+                    if sign == _BEAT:
+                        on_beat()
+                    else:
+                        self._told.send_nowait(_BYTES[sign])
 
     async def receive(self) -> Settings | None:
         """The next settings; None where the supervisor has died."""
@@ -56,12 +76,16 @@ class Channel:
 
     async def answer(self, answer: Answer) -> None:
         """Say to the supervisor what became of the settings received last."""
-        try:
-            await self._stream.send_all(
-                next(byte for byte, each in _BYTES.items() if each == answer)
-            )
-        except trio.BrokenResourceError:
-            return  # the supervisor has died; ``receive`` tells
+        await self._say(next(byte for byte, each in _BYTES.items() if each == answer))
+
+    async def beat(self) -> None:
+        """Say to the supervisor that this worker's event loop goes round."""
+        await self._say(_BEAT)
+
+    async def _say(self, byte: bytes) -> None:
+        async with self._writing:
+            with suppress(trio.BrokenResourceError):  # it has died; ``receive`` tells
+                await self._stream.send_all(byte)
 
     def close(self) -> None:
         """End it; the other side takes this one for dead."""

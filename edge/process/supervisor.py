@@ -6,7 +6,8 @@ so that port 0 is the same port for all, and serves nothing itself.
 
 Start: it is up when every worker listens; one that ends before that ends all, with status 1.
 Crash: a worker that ends unasked is replaced, after a pause that doubles with each crash in a row;
-what the others do goes on.
+what the others do goes on. One whose event loop shows no sign of life for ``server.hang_s`` is
+killed, and so replaced.
 SIGTERM, SIGINT: all drain, and the status is 0. A second one: all end at once, with the status that
 a shell gives for the signal.
 SIGHUP: the settings are read once, here, and handed to every worker; bad ones are refused, with a
@@ -46,6 +47,9 @@ STEADY_S = 30.0
 
 TAKING_S = 30.0
 """How long a worker may take to use new settings."""
+
+READING_S = 0.5
+"""How long signs of life that have come may take to be read."""
 
 ENDING_S = 5.0
 """How long a worker that is to end at once may take."""
@@ -102,6 +106,7 @@ class Supervisor:
         async with trio.open_nursery() as nursery:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
                 nursery.start_soon(self._keep_all, nursery.cancel_scope)
+                nursery.start_soon(systemd.show_life)
                 async for number in signals:
                     if number == signal.SIGHUP:
                         nursery.start_soon(self._reload)
@@ -145,6 +150,10 @@ class Supervisor:
                 worker.ask_to_end()
             if await worker.take(self._bound(self._settings)) == "taken":
                 self._note_listening(worker)
+                if hang_s := self._settings.server.hang_s:
+                    nursery.start_soon(worker.kill_if_hung, hang_s)
+            await worker.ended.wait()
+            nursery.cancel_scope.cancel()
         del self._workers[number]
         worker.forget()
         forget_gauges(self._metrics, worker.pid)
@@ -210,6 +219,8 @@ class Worker:
         self._process = process
         self._channel = channel
         self._taking = trio.Lock()
+        self._beat = trio.Event()
+        self.ended = trio.Event()
 
     def __str__(self) -> str:
         return f"worker {self.number} (pid {self._process.pid})"
@@ -243,12 +254,36 @@ class Worker:
             async with trio.open_nursery() as nursery:
                 process: trio.Process = await nursery.start(begin)
                 theirs.close()
-                task_status.started(Worker(number, process, Channel(trio.SocketStream(ours))))
+                worker = Worker(number, process, Channel(trio.SocketStream(ours)))
+                nursery.start_soon(worker._listen)
+                task_status.started(worker)
+        worker.ended.set()
 
     async def take(self, settings: Settings) -> Answer:
         """Give it settings and wait for what it says to them."""
         async with self._taking:
             return await self._channel.send(settings)
+
+    async def kill_if_hung(self, hang_s: float) -> None:
+        """Kill it once its event loop has shown no sign of life for so long."""
+        alive = True
+        while alive:
+            self._beat = trio.Event()
+            with trio.move_on_after(hang_s):
+                await self._beat.wait()
+            if not self._beat.is_set():
+                # The supervisor may have been stopped itself; then the signs are there to be read.
+                await trio.sleep(READING_S)
+            alive = self._beat.is_set()
+        log.error("%s has shown no sign of life for %g s, and is killed", self, hang_s)
+        self._process.kill()
+
+    def note_life(self) -> None:
+        """It has shown a sign of life."""
+        self._beat.set()
+
+    async def _listen(self) -> None:
+        await self._channel.listen(self.note_life)
 
     def ask_to_end(self) -> None:
         """Have it drain; asked twice, it ends at once."""

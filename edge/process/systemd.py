@@ -9,6 +9,8 @@ import socket
 import time
 from contextlib import suppress
 
+import trio
+
 
 def ready() -> None:
     """Every address is listened on, or a reload is over."""
@@ -24,6 +26,16 @@ def reloading() -> None:
 def stopping() -> None:
     """The drain has begun."""
     _tell("STOPPING=1")
+
+
+async def show_life() -> None:
+    """Keep the watchdog from biting for as long as this event loop goes round (``WatchdogSec``)."""
+    usec, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
+    if not usec.isdigit() or int(usec) == 0 or pid not in ("", str(os.getpid())):
+        return
+    while True:
+        _tell("WATCHDOG=1")
+        await trio.sleep(int(usec) / 1_000_000 / 2)
 
 
 def _tell(*lines: str) -> None:

@@ -19,6 +19,9 @@ from edge.server.sockets import CannotListen
 from edge.telemetry.logs import configure_logs
 from edge.telemetry.shared_metrics import abandon_folder
 
+BEATS = 4
+"""Signs of life within the time after which their absence is a hang."""
+
 log = logging.getLogger("edge.worker")
 
 
@@ -63,6 +66,15 @@ async def _listening(
 ) -> None:
     await channel.answer("taken")
     nursery.start_soon(_follow, gateway, channel, shutdown)
+    if hang_s := gateway.settings.server.hang_s:
+        nursery.start_soon(_beat, channel, hang_s / BEATS)
+
+
+async def _beat(channel: Channel, pause_s: float) -> None:
+    """Show that this loop goes round; what blocks it, keeps it from that too."""
+    while True:
+        await channel.beat()
+        await trio.sleep(pause_s)
 
 
 async def _follow(gateway: Gateway, channel: Channel, shutdown: trio.Event) -> None:

@@ -41,6 +41,7 @@ class ServerSettings:
     Attributes:
         bind: addresses to listen on.
         workers: processes that serve.
+        hang_s: seconds without a sign of life after which one of several is killed; 0 never.
         drain_notice_s: seconds after SIGTERM in which only readiness changes.
         drain_s: seconds that open runs then have to end.
         write_timeout_s: seconds after which a client that reads nothing has given up.
@@ -57,6 +58,7 @@ class ServerSettings:
 
     bind: tuple[Address, ...] = (Address("127.0.0.1", 8080),)
     workers: Positive = 1
+    hang_s: SecondsOrNone = 30.0
     drain_notice_s: SecondsOrNone = 0.0
     drain_s: Seconds = 30.0
     write_timeout_s: Seconds = 30.0

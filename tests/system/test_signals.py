@@ -67,7 +67,7 @@ async def test_what_is_open_when_the_time_is_over_gets_an_error_event_and_a_soun
         assert told["type"] == "run_cancelled"
         assert "went down" in told["message"]
         assert await edge.ended() == 0
-        await edge.line('"status": "cancelled".*"run ended"')
+        await edge.line('"status":"cancelled".*"run ended"')
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -126,4 +126,24 @@ async def test_systemd_hears_of_the_start_of_reloads_and_of_the_end(
 
             edge.send(signal.SIGTERM)
             assert await heard() == ["STOPPING=1"]
+            assert await edge.ended() == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_systemd_is_shown_signs_of_life_where_it_asks_for_them(
+    tmp_path: Path, workers: str
+) -> None:
+    path = tmp_path / "notify"
+    with trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        await manager.bind(str(path))
+        environ = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "20000"}
+        # Nobody waits here while the messages come: a full socket would lose some.
+        async with edge_process("--workers", workers, environ=environ, wait=False) as edge:
+            heard: list[bytes] = []
+            with trio.fail_after(PATIENCE_S):
+                while heard.count(b"WATCHDOG=1") < 5 or b"READY=1" not in heard:
+                    heard.append(await manager.recv(4096))
+
+            assert set(heard) == {b"WATCHDOG=1", b"READY=1"}
+            edge.send(signal.SIGTERM)
             assert await edge.ended() == 0

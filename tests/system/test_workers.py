@@ -110,6 +110,22 @@ async def test_the_pause_before_a_replacement_grows_with_each_crash_in_a_row() -
         await edge.line(rf"\(pid {second}\) was killed by SIGKILL; .* in 0.5 s")
 
 
+async def test_one_that_hangs_is_killed_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "edge.toml"
+    path.write_text(
+        "[server]\nhang_s = 2\n"
+        '[[providers]]\nname = "simulated"\nkind = "simulated"\n'
+        '[[routes]]\nmodel = "*"\ntargets = [{ provider = "simulated" }]\n'
+    )
+    async with edge_process("--config", str(path), *WORKERS) as edge:
+        hung = edge.workers()[0]
+        os.kill(hung, signal.SIGSTOP)
+
+        await edge.line(rf"worker \d \(pid {hung}\) has shown no sign of life for 2 s")
+        await edge.line(rf"\(pid {hung}\) was killed by SIGKILL; another one starts")
+        await edge.line("serves in its place")
+
+
 async def test_one_that_ends_before_it_ever_listened_ends_them_all() -> None:
     async with edge_process(*WORKERS, wait=False) as edge:
         with trio.fail_after(PATIENCE_S):
