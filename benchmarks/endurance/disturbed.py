@@ -38,7 +38,7 @@ class Losses:
         within_s: what ended longer before its worker's end than this must be in the books.
         rows: runs that ended and whose rows are not all there.
         lines: requests that were answered, and whose run's line is not there.
-        oldest_s: how long before its worker's end the oldest of these had ended.
+        oldest_s: how long before its worker's end the oldest run without all its rows had ended.
         under_way: requests that were not answered, and had no run or lost it.
     """
 
@@ -49,8 +49,8 @@ class Losses:
     oldest_s: float = 0.0
     under_way: int = 0
 
-    def explain(self, told: Told | None, *, at: float = 0.0) -> bool:
-        """Whether a worker's end explains that something is not there.
+    def age(self, told: Told | None, *, at: float = 0.0) -> float:
+        """How long before a worker's end it was that something ended; infinite without one.
 
         Args:
             told: the request, as its client saw it; None where no client knows of it.
@@ -65,11 +65,11 @@ class Losses:
             elif not at and told is not None:
                 # It may see what was sent before the end only after it.
                 ages.append(max(0.0, (kill.at_ns - told.ended_ns) / 1e9))
-        age = min(ages, default=float("inf"))
-        if age > self.within_s:
-            return False
-        self.oldest_s = max(self.oldest_s, age)
-        return True
+        return min(ages, default=float("inf"))
+
+    def explain(self, told: Told) -> bool:
+        """Whether a worker's end explains that something of an answered request is not there."""
+        return self.age(told) <= self.within_s
 
 
 def reconcile_rows(books: Books, losses: Losses) -> None:
@@ -87,9 +87,10 @@ def reconcile_rows(books: Books, losses: Losses) -> None:
             continue
         begun = numbers == list(range(1, len(numbers) + 1)) and len(numbers) < line.attempts
         told = told_of.get(run_id)
-        explained = losses.explain(told, at=line.at)
-        whole.check(begun and explained, (run_id, line, rows, told))
+        age = losses.age(told, at=line.at)
+        whole.check(begun and age <= losses.within_s, (run_id, line, rows, told))
         losses.rows += 1
+        losses.oldest_s = max(losses.oldest_s, age)
 
 
 def reconcile_requests(books: Books, losses: Losses) -> None:
