@@ -12,7 +12,8 @@ import orjson
 import pytest
 import trio
 
-from tests.fakes.gateway import CHAT, RunningGateway, ask, ask_once, chat, gateway, send
+from tests.fakes.gateway import CHAT, RunningGateway, ask, ask_once, chat, gateway, send, until
+from tests.fakes.mirror_client import open_socket
 from tests.fakes.openai_scripts import answers, error, refuses, streams
 from tests.fakes.openai_server import OpenAIServer, Script, openai_server
 from tests.fakes.raw_client import RawResponse, connect
@@ -194,6 +195,22 @@ async def test_nor_inside_of_an_answer_that_passes_through(script: Script) -> No
     assert answer.status in (200, 502)
     assert PROVIDER not in repr(answer)
     assert b"[redacted]" in answer.body
+
+
+@pytest.mark.parametrize("name", [name for name in QUOTING if name != "a header"])
+@pytest.mark.parametrize("more", [ONE_TRY, ONE_TRY + "trace = true\n", TUNNEL])
+async def test_nor_to_those_who_follow_a_run(name: str, more: str) -> None:
+    async with (
+        scene(QUOTING[name], more=more) as (edge, _),
+        open_socket(edge.url, "/v1/mirror", key=WATCHER) as follower,
+    ):
+        await until(lambda: edge.gateway.common.hub.statistics().subscribers == 1)
+        await ask_once(edge.url, chat(stream=True), bearer(TEAM))
+        frames = await follower.until("run.finished")
+
+    assert len(frames) > 2
+    assert PROVIDER not in repr(frames)
+    assert TEAM not in repr(frames)
 
 
 async def test_what_only_looks_like_our_key_passes_through_whole() -> None:
