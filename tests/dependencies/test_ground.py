@@ -49,6 +49,7 @@ class Piece:
 
 
 UPGRADE = "edge/server/websocket_upgrade.py"
+STREAM = "edge/server/socket_stream.py"
 SOCKET = "edge/server/client_socket.py"
 CONNECTION = "edge/server/connection.py"
 LISTENER = "edge/server/listener.py"
@@ -57,21 +58,21 @@ PIECES = [
     Piece(
         "hypercorn",
         "hypercorn.protocol.h11:H11Protocol",
-        "feeds it a handshake and then frames, and takes its Closed for the end of our side.",
-        (UPGRADE,),
+        "overrides _create_stream, feeds it bytes, and takes its Closed for our end.",
+        (STREAM, UPGRADE),
         {"0.18.0": "b32a61e0a8ca2127"},
     ),
     Piece(
         "hypercorn",
         "hypercorn.protocol.h11:H11WSConnection",
         "lets it take the bytes over behind the handshake.",
-        (UPGRADE,),
+        (STREAM,),
         {"0.18.0": "33372cf689429978"},
     ),
     Piece(
         "hypercorn",
         "hypercorn.protocol.ws_stream:WSStream",
-        "has it shake hands, join fragments, bound messages, answer pings and close.",
+        "overrides handle and _handle_events, and has it shake hands and close.",
         (
             UPGRADE,
             SOCKET,
@@ -82,14 +83,14 @@ PIECES = [
         "hypercorn",
         "hypercorn.protocol.ws_stream:Handshake",
         "lets it judge the handshake, and keeps compression away from it.",
-        (UPGRADE,),
+        (STREAM,),
         {"0.18.0": "701a154c29b5ab4c"},
     ),
     Piece(
         "hypercorn",
         "hypercorn.protocol.ws_stream:WebsocketBuffer",
-        "bounds a message by it.",
-        (UPGRADE,),
+        "joins the parts of a message in it.",
+        (STREAM,),
         {"0.18.0": "31c9b1345f308f4c"},
     ),
     Piece(
@@ -204,21 +205,21 @@ PIECES = [
         "wsproto",
         "wsproto.connection:Connection",
         "is told by its events what a client sent and what was wrong with it.",
-        (UPGRADE,),
+        (STREAM,),
         {"1.3.2": "6b70917fe888fb2c"},
     ),
     Piece(
         "wsproto",
         "wsproto.frame_protocol:FrameDecoder",
         "counts on it to hand out parts of long frames and to hold back control frames alone.",
-        (UPGRADE,),
+        (STREAM,),
         {"1.3.2": "a06eb6159106220a"},
     ),
     Piece(
         "wsproto",
         "wsproto.frame_protocol:FrameProtocol",
         "counts on it to judge close codes and reserved bits.",
-        (UPGRADE,),
+        (STREAM,),
         {"1.3.2": "ff40772c901f3baa"},
     ),
 ]
