@@ -22,6 +22,7 @@ from edge.core.stream_events import StreamEvent
 from edge.core.validate import judge
 from edge.core.verdict import Valid
 from edge.wire.openai_chunks import decode_chunk
+from edge.wire.same_text import SameText
 from edge.wire.sse import SseDecoder
 
 CHUNKS = 2000
@@ -130,6 +131,32 @@ def test_whole_path(benchmark: BenchmarkFixture, contract: Contract) -> None:
             for payload in decoder.feed(read):
                 if payload != b"[DONE]":
                     events = normalizer.feed(decode_chunk(payload))
+                    collector.feed(events)
+                    sent += len(emitter.feed(events))
+        return sent
+
+    assert benchmark(carry) > CHUNKS
+
+
+@pytest.mark.parametrize("contract", [NOTHING_OFFERED, OFFERED], ids=["live", "calls-held"])
+def test_short_way(benchmark: BenchmarkFixture, contract: Contract) -> None:
+    """The same as a run does it: a chunk that is new in its text alone makes no event."""
+
+    def carry() -> int:
+        decoder, same_text, normalizer = SseDecoder(), SameText(), Normalizer(contract, POLICY)
+        collector, emitter = Collector(), ChunkEmitter(IDENTITY)
+        sent = 0
+        for read in TEXT:
+            for payload in decoder.feed(read):
+                text = same_text.text_of(payload)
+                passed = None if text is None else normalizer.pass_on(text)
+                if passed is not None:
+                    collector.feed_texts([passed])
+                    sent += len(emitter.feed_texts([passed]))
+                elif payload != b"[DONE]":
+                    chunk = decode_chunk(payload)
+                    same_text.learn(payload, chunk)
+                    events = normalizer.feed(chunk)
                     collector.feed(events)
                     sent += len(emitter.feed(events))
         return sent
