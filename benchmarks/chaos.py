@@ -349,7 +349,7 @@ def reconcile(world: World, aftermath: Aftermath) -> tuple[Books, dict[str, Any]
     losses = Losses(kills, WRITTEN_WITHIN_S)
     disturbed.reconcile_rows(books, losses)
     disturbed.reconcile_requests(books, losses)
-    disturbed.reconcile_ends(books)
+    disturbed.reconcile_ends(books, losses)
     again = bookkeeping.reconcile_providers(books)
     disturbed.reconcile_providers(books, losses)
     late = disturbed.reconcile_orphans(books, journals, kills, NOTICED_WITHIN_S)

@@ -124,7 +124,7 @@ def reconcile_requests(books: Books, losses: Losses) -> None:
         known.check(request_id in groups, (request_id, runs))
 
 
-def reconcile_ends(books: Books) -> None:
+def reconcile_ends(books: Books, losses: Losses) -> None:
     """What clients saw is what the ledger says, and nothing but death explains another end."""
     seen = books.sum("every client saw a whole answer, a typed error, or a connection's end")
     fits = books.sum("a whole answer is a success in the ledger, an error is none")
@@ -136,10 +136,14 @@ def reconcile_ends(books: Books) -> None:
         if end in FINISHED_BY_CLIENT or line is None or len(rows) != line.attempts:
             continue
         fits.check((end == "whole") == (rows[-1].status == "success"), (told, rows))
-    unfinished = books.sum("rows of runs that died with their worker tell of no success")
+    told_of = {told.run_id: told for told in books.told if told.run_id}
+    unfinished = books.sum("rows of runs without a line are of runs that died with their worker")
     for run_id, rows in books.rows.items():
         if run_id not in books.log.runs:
-            unfinished.check(all(row.status != "success" for row in rows), (run_id, rows))
+            # Between the last row and the line there is a moment in which the worker may die.
+            told = told_of.get(run_id)
+            died = all(row.status != "success" for row in rows)
+            unfinished.check(died or (told is not None and losses.explain(told)), (run_id, rows))
 
 
 def reconcile_providers(books: Books, losses: Losses) -> None:

@@ -161,7 +161,7 @@ def disturbed_faults(books: Books, *kills: Kill) -> tuple[set[str], Losses]:
     books.in_peace = False
     disturbed.reconcile_rows(books, losses)
     disturbed.reconcile_requests(books, losses)
-    disturbed.reconcile_ends(books)
+    disturbed.reconcile_ends(books, losses)
     bookkeeping.reconcile_providers(books)
     disturbed.reconcile_providers(books, losses)
     return {each.says for each in books.sums if each.faults}, losses
@@ -188,13 +188,14 @@ def test_a_row_may_be_lost_only_if_its_own_worker_was_killed_just_then(
     assert losses.rows == 1
 
 
+@pytest.mark.parametrize("rows", [1, 2])
 @pytest.mark.parametrize(("worker", "explained"), [(7, True), (8, False)])
 def test_an_answer_may_lack_its_line_only_if_its_own_worker_was_killed_just_then(
-    worker: int, explained: bool
+    worker: int, explained: bool, rows: int
 ) -> None:
     books = sound_books()
     del books.log.runs["run_1"]
-    books.rows = {"run_2": books.rows["run_2"]}
+    books.rows = {"run_2": books.rows["run_2"], "run_1": books.rows["run_1"][:rows]}
 
     found, _ = disturbed_faults(books, Kill(worker, 0.0, 12 * S + S // 2))
 
