@@ -141,9 +141,9 @@ def reconcile_ends(books: Books, losses: Losses) -> None:
     for run_id, rows in books.rows.items():
         if run_id not in books.log.runs:
             # Between the last row and the line there is a moment in which the worker may die.
-            told = told_of.get(run_id)
             died = all(row.status != "success" for row in rows)
-            unfinished.check(died or (told is not None and losses.explain(told)), (run_id, rows))
+            late = run_id in told_of and losses.explain(told_of[run_id])
+            unfinished.check(died or late, (run_id, rows))
 
 
 def reconcile_providers(books: Books, losses: Losses) -> None:
