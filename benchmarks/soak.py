@@ -240,7 +240,7 @@ async def soak(place: Place, seconds: float, seed: int) -> Found:
         load = Load(place.url, place.concurrency, Mix(KINDS, seed), "sockets")
         began = time.monotonic()
         async with trio.open_nursery() as looking:
-            looking.start_soon(watch.look_every, max(1.0, min(5.0, seconds / 60)))
+            looking.start_soon(watch.look_every, max(1.0, min(15.0, seconds / 60)))
             looking.start_soon(_say_how_it_goes, load, watch)
             await load.run(seconds)
             looking.cancel_scope.cancel()
