@@ -52,7 +52,7 @@ def main() -> int:
         say(f"Not found and not tested: Python {', '.join(missing)}.")
     tox = install_tox()
     tests = [f"py{version.replace('.', '')}" for version in pythons]
-    names = [*reversed(tests), *CHECKS]  # the longest first: coverage is measured on the newest
+    names = [*tests, *CHECKS]  # the longest first
     # tox would look for itself, but not behind every kind of shim.
     tox += ["run", "--quiet", "--discover", *pythons.values()]
     # One after the other, since they build the same wheel in the same place.
