@@ -79,7 +79,7 @@ class JsonBlock:
         self._setting = setting
         self._start = start
         self._calls: list[FoundCall] = []
-        self._at = start + len(opener.encode()) - form.in_opener
+        self._at = self._body = start + len(opener.encode()) - form.in_opener
         self._end = start
         self._broken_at = start
         self._name: str | None = None
@@ -116,6 +116,8 @@ class JsonBlock:
             return Calls(len(data), tuple(self._calls))
         self._at = found.end()
         if decode(found.group()) in self._form.closers:
+            if not self._calls and data[self._body : found.start()].strip():
+                return NotACall(self._start + 1)  # no noise then: it was all that there is
             return Calls(self._at, tuple(self._calls))
         self._step = self._head
         return None

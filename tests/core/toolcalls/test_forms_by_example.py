@@ -174,10 +174,12 @@ FAULTY: list[tuple[str, str, str]] = [
     ("another format's tags", '<note>\n<parameter name="path">a</parameter>\n</note>', "path"),
     ("a bare word in gemma's syntax", "<|tool_call>call:clock{zone:abc}<tool_call|>", "zone"),
     ("kimi with broken JSON", f"{CALL}clock:0{ARGUMENTS}{{zone}}{CALL_END}", "JSON"),
+    ("kimi: a section of something else", f"{SECTION}clock in UTC{SECTION_END}", "markers"),
 ]  # fmt: skip
 
 TEXTS = [
     "The tag <function=ping> starts a call.",
+    f"Its calls stand between {SECTION} and {SECTION_END} always.",
     "The <tool_call> tag opens and </tool_call> closes a call.",
     f"Write `{HERMES_PING}` to call.",
     f"```xml\n{HERMES_PING}\n```\nis how.",
