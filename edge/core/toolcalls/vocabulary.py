@@ -98,7 +98,7 @@ def _pairs(form: Form, opener: str) -> tuple[str, ...]:
     if isinstance(form, Tagged):
         return form.closers if opener in form.form.wrappers else ()
     if isinstance(form, JsonForm):
-        return () if form.begins or form.needs_offered else form.closers
+        return () if opener in form.begins or form.needs_offered else form.closers
     return form.closers
 
 
