@@ -230,19 +230,19 @@ class World:
         """Load the gateway while its parts die."""
         deadline = trio.current_time() + seconds
         mix = Mix(ASKED, self.dice.randrange(1 << 30))
-        async with trio.open_nursery() as nursery:
-            async with trio.open_nursery() as clients:
-                for number in range(12):
-                    clients.start_soon(self._http_client, mix, deadline)
-                    if number < 2:
-                        clients.start_soon(self._socket_client, mix, deadline, number)
-                nursery.start_soon(self._kill_workers, min(seconds, 50.0))
-                nursery.start_soon(self._kill_providers, min(seconds, 30.0))
-            nursery.cancel_scope.cancel()
-        # Whoever was dead at that moment comes back.
-        for provider in self.providers:
-            if provider.server is not None and provider.server.process.poll() is not None:
-                await trio.to_thread.run_sync(provider.start)
+        async with trio.open_nursery() as clients:
+            for number in range(12):
+                clients.start_soon(self._http_client, mix, deadline)
+                if number < 2:
+                    clients.start_soon(self._socket_client, mix, deadline, number)
+            with trio.move_on_at(deadline):
+                async with trio.open_nursery() as killers:
+                    killers.start_soon(self._kill_workers, min(seconds, 50.0))
+                    killers.start_soon(self._kill_providers, min(seconds, 30.0))
+            # Whoever is dead at that moment comes back: the last clients still wait for answers.
+            for provider in self.providers:
+                if provider.server is not None and provider.server.process.poll() is not None:
+                    await trio.to_thread.run_sync(provider.start)
 
     async def _http_client(self, mix: Mix, deadline: float) -> None:
         client = HttpClient(self.url, self._owners.of)
@@ -322,7 +322,8 @@ class Aftermath:
 
 async def live_through(world: World, seconds: float) -> Aftermath:
     """Disturb it, then look at it in peace."""
-    await world.disturb(seconds)
+    with trio.fail_after(seconds + PATIENCE_S):
+        await world.disturb(seconds)
     await world.whole()
     # Each worker shows its numbers to the other once a second.
     sample = await Watch(world.url).settled(PATIENCE_S)
