@@ -62,7 +62,9 @@ def main() -> int:
             distil(name)
         return 0
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        running = [pool.submit(fuzz, name, arguments.seconds) for name in arguments.targets]
+        running = [
+            pool.submit(fuzz, name, arguments.seconds, arguments.seed) for name in arguments.targets
+        ]
         outcomes = []
         for future in running:
             outcome = future.result()
@@ -80,6 +82,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--seconds", type=int, default=10, help="for each target")
+    parser.add_argument("--seed", type=int, default=0, help="of the chances; 0: another each time")
     parser.add_argument("--jobs", type=int, default=2, help="targets at a time")
     parser.add_argument("--distil", action="store_true", help="keep what .fuzz adds to the seeds")
     arguments = parser.parse_args()
@@ -89,7 +92,7 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def fuzz(name: str, seconds: int) -> Outcome:
+def fuzz(name: str, seconds: int, seed: int) -> Outcome:
     """Let a process of its own fuzz one target."""
     target = load(name)
     found = FOUND / name
@@ -103,6 +106,7 @@ def fuzz(name: str, seconds: int) -> Outcome:
         words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.WORDS))
         flags = [
             f"-max_total_time={seconds}",
+            f"-seed={seed}",
             f"-max_len={target.MAX_BYTES}",
             f"-dict={words}",
             f"-artifact_prefix={failures}/",
