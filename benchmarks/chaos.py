@@ -36,7 +36,14 @@ from benchmarks import processes
 from benchmarks.endurance import books as bookkeeping
 from benchmarks.endurance import disturbed
 from benchmarks.endurance.asks import KINDS, Mix
-from benchmarks.endurance.books import Books, Journal, read_journal, read_ledger_rows, read_log
+from benchmarks.endurance.books import (
+    Books,
+    Files,
+    Journal,
+    read_journal,
+    read_ledger_rows,
+    read_log,
+)
 from benchmarks.endurance.clients import HttpClient, Told, run_socket
 from benchmarks.endurance.disturbed import Kill, Losses
 from benchmarks.endurance.owners import Owners
@@ -152,10 +159,9 @@ class ProviderProcess:
 
 
 @dataclass
-class World:
+class World(Files):
     """What lives and dies."""
 
-    folder: Path
     dice: random.Random
     url: str = ""
     edge: Server | None = None
@@ -164,16 +170,6 @@ class World:
     provider_kills: int = 0
     told: list[Told] = field(default_factory=list)
     status: int | None = None
-
-    @property
-    def ledger(self) -> Path:
-        """The rows."""
-        return self.folder / "ledger.db"
-
-    @property
-    def log(self) -> Path:
-        """What the gateway writes to stderr."""
-        return self.folder / "edge.log"
 
     def start(self) -> None:
         """Start everything; blocks."""

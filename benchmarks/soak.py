@@ -31,7 +31,7 @@ import trio
 from benchmarks import processes
 from benchmarks.endurance import books as bookkeeping
 from benchmarks.endurance.asks import KINDS, Mix
-from benchmarks.endurance.books import Books
+from benchmarks.endurance.books import Books, Files
 from benchmarks.endurance.clients import Follower, HttpClient, RunSocket, Told, run_socket
 from benchmarks.endurance.samples import Sample, Watch, as_json, growth
 from benchmarks.percentiles import summary_us
@@ -129,23 +129,12 @@ heartbeat_s = 1
 
 
 @dataclass
-class Place:
+class Place(Files):
     """Where a soak happens: its files and its processes."""
 
-    folder: Path
     concurrency: int
     url: str = ""
     started: list[Server] = field(default_factory=list)
-
-    @property
-    def ledger(self) -> Path:
-        """The rows."""
-        return self.folder / "ledger.db"
-
-    @property
-    def log(self) -> Path:
-        """What the gateway writes to stderr."""
-        return self.folder / "edge.log"
 
     @property
     def journal(self) -> Path:

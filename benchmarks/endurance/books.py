@@ -25,6 +25,23 @@ NOT_REACHED = frozenset({"connect", "connect_timeout"})
 EXAMPLES = 5
 
 
+@dataclass
+class Files:
+    """The folder where a gateway writes its books."""
+
+    folder: Path
+
+    @property
+    def ledger(self) -> Path:
+        """The rows."""
+        return self.folder / "ledger.db"
+
+    @property
+    def log(self) -> Path:
+        """What the gateway writes to stderr."""
+        return self.folder / "edge.log"
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """What is looked at of a ledger's row."""

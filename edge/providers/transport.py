@@ -44,14 +44,11 @@ from edge.providers.proxy import Proxy
 from edge.providers.tls import tls_context
 from edge.providers.watch import Watch
 
-_OURS: Final = frozenset(
+HOP_BY_HOP: Final = frozenset(
     (
-        b"accept-encoding",
         b"connection",
-        b"content-length",
-        b"expect",
-        b"host",
         b"keep-alive",
+        b"proxy-authenticate",
         b"proxy-authorization",
         b"proxy-connection",
         b"te",
@@ -60,6 +57,9 @@ _OURS: Final = frozenset(
         b"upgrade",
     )
 )
+"""Fields that speak of one connection (RFC 9110 section 7.6.1); they never travel."""
+
+_OURS: Final = HOP_BY_HOP | {b"accept-encoding", b"content-length", b"expect", b"host"}
 """Header fields that belong to this connection; a caller's are left out."""
 
 _WITH_BODY: Final = frozenset(("POST", "PUT", "PATCH"))

@@ -9,22 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from edge.providers.redaction import Redaction
-from edge.providers.transport import Exchange
-
-HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
-"""Fields that speak of one connection (RFC 9110 section 7.6.1); they never travel."""
+from edge.providers.transport import HOP_BY_HOP, Exchange
 
 PRIVATE = frozenset(
     {

@@ -33,7 +33,7 @@ class AttemptDeadline:
                 while batch := await stream.receive():
                     deadline.progress()
 
-    Before the first :meth:`progress` (or :meth:`first_token`) the first-token time counts, after
+    Before the first :meth:`progress` the first-token time counts, after
     it the idle time. :meth:`progress` is called once per read and costs a look at the clock: the
     scope's deadline is only moved when it lags by a sixteenth of the idle time (at most a second),
     so an idle deadline is never early and at most that much late. (Moving it at every read would
@@ -66,8 +66,6 @@ class AttemptDeadline:
             self._move_at = now + self._coarse_s
             self.scope.deadline = now + self._idle_s + self._coarse_s
         return now
-
-    first_token = progress
 
     @property
     def expired(self) -> bool:

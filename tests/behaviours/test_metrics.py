@@ -15,22 +15,13 @@ from edge.telemetry.gauges import Gauges
 from edge.telemetry.instruments import Instruments
 from tests.fakes.edge_process import edge_process
 from tests.fakes.gateway import ask_once, chat, gateway, send, tool, upstream_config
+from tests.fakes.keys import OPERATIONS_AND_TEAM
 from tests.fakes.openai_scripts import silent
 from tests.fakes.openai_server import openai_server
 from tests.fakes.raw_client import RawResponse, connect
 from tests.fakes.scraped import Scraped
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-
-KEYS = """
-[[keys]]
-name = "operations"
-key = "env:EDGE_TEST_OPERATIONS"
-observe = true
-[[keys]]
-name = "team"
-key = "env:EDGE_TEST_TEAM"
-"""
 
 
 async def get(url: str, *headers: tuple[str, str]) -> RawResponse:
@@ -92,7 +83,9 @@ async def test_with_keys_the_metrics_are_for_those_who_may_see_others_unless_the
 ) -> None:
     monkeypatch.setenv("EDGE_TEST_OPERATIONS", "sk-operations")
     monkeypatch.setenv("EDGE_TEST_TEAM", "sk-team")
-    async with gateway(upstream_config("http://127.0.0.1:1") + KEYS + telemetry) as edge:
+    async with gateway(
+        upstream_config("http://127.0.0.1:1") + OPERATIONS_AND_TEAM + telemetry
+    ) as edge:
         answers = [
             await get(edge.url),
             await get(edge.url, ("authorization", "Bearer sk-team")),

@@ -16,19 +16,11 @@ from tests.fakes.gateway import (
     until,
     upstream_config,
 )
+from tests.fakes.keys import OPERATIONS_AND_TEAM
 from tests.fakes.openai_scripts import silent
 from tests.fakes.openai_server import openai_server
 from tests.fakes.raw_client import connect
 
-KEYS = """
-[[keys]]
-name = "operations"
-key = "env:EDGE_TEST_OPERATIONS"
-observe = true
-[[keys]]
-name = "team"
-key = "env:EDGE_TEST_TEAM"
-"""
 TWO_TARGETS = """
 [[providers]]
 name = "gpu1"
@@ -146,7 +138,7 @@ async def test_a_run_shows_the_validity_by_which_its_targets_were_chosen() -> No
 async def test_only_keys_that_may_see_others_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGE_TEST_OPERATIONS", "sk-operations")
     monkeypatch.setenv("EDGE_TEST_TEAM", "sk-team")
-    async with gateway(TWO_TARGETS + KEYS) as edge:
+    async with gateway(TWO_TARGETS + OPERATIONS_AND_TEAM) as edge:
         statuses = [
             (await providers(edge.url, *headers))[0]
             for headers in (
