@@ -34,6 +34,8 @@ class Channel:
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._writing = trio.Lock()
+        self.ended = False
+        """The other side's end has closed, as far as :meth:`receive` has seen."""
         self._told, self._answers = trio.open_memory_channel[Answer](1)
 
     @classmethod
@@ -94,11 +96,11 @@ class Channel:
     async def _receive_exactly(self, size: int) -> bytes | None:
         received = bytearray()
         while len(received) < size:
-            try:
+            data = b""
+            with suppress(trio.BrokenResourceError):
                 data = await self._stream.receive_some(size - len(received))
-            except trio.BrokenResourceError:
-                return None
             if not data:
+                self.ended = True
                 return None
             received += data
         return bytes(received)

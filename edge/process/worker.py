@@ -22,6 +22,9 @@ from edge.telemetry.shared_metrics import abandon_folder
 BEATS = 4
 """Signs of life within the time after which their absence is a hang."""
 
+DYING_S = 2.0
+"""How long a supervisor may take to die whose end of the channel has closed."""
+
 log = logging.getLogger("edge.worker")
 
 
@@ -52,9 +55,22 @@ async def _work(descriptor: int) -> int:
             on_hangup=trio.lowlevel.checkpoint,
         )
         nursery.cancel_scope.cancel()
-    if os.getppid() != supervisor:
+    if await _orphaned(supervisor, DYING_S if channel.ended else 0):
         abandon_folder()
     return status
+
+
+async def _orphaned(supervisor: int, patience_s: float) -> bool:
+    """Whether the supervisor has died, or does so in this time.
+
+    The kernel closes what a dying process had open before it gives its children to another parent,
+    so a worker that had nothing to drain can end in between. A supervisor that lets a worker go
+    closes the channel too, and lives.
+    """
+    with trio.move_on_after(patience_s):
+        while os.getppid() == supervisor:  # noqa: ASYNC110 - nothing tells of it
+            await trio.sleep(0.01)
+    return os.getppid() != supervisor
 
 
 async def _listening(

@@ -1,8 +1,8 @@
 """Where several workers keep their metrics, to be summed: a folder of their supervisor's.
 
 The supervisor, which serves nothing, makes the folder and takes it away; so this module loads
-nothing of the metrics. Where the supervisor was killed, its workers take the folder away. It is in
-memory where the system has such a place, so that no disk can fill up under it.
+nothing of the metrics. Where the supervisor was killed, the last of its workers takes the folder
+away. It is in memory where the system has such a place, so that no disk can fill up under it.
 """
 
 import os
@@ -33,10 +33,28 @@ def metrics_folder() -> Iterator[Path]:
 
 
 def abandon_folder() -> None:
-    """Take away the folder of a supervisor that has died; called in its workers as they end."""
-    folder = os.environ.get(FOLDER_VARIABLE)
-    if folder:
+    """Leave the folder of a supervisor that has died; the last worker to end takes it away.
+
+    A worker that still drains goes on with its files, and may open more.
+    """
+    if FOLDER_VARIABLE not in os.environ:
+        return
+    folder = Path(os.environ[FOLDER_VARIABLE])
+    # First ours, then the look: of two that end together, one sees that it is the last.
+    for file in folder.glob(f"*_{os.getpid()}.db"):
+        file.unlink(missing_ok=True)
+    if not any(_runs(int(file.stem.rpartition("_")[2])) for file in folder.glob("*_*.db")):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def forget_gauges(folder: Path, pid: int) -> None:

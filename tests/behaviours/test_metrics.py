@@ -118,6 +118,7 @@ async def test_with_several_workers_any_of_them_tells_of_all_and_a_crash_loses_n
     async with edge_process("--workers", "2") as edge:
         for _ in range(20):  # on connections of their own, so both get some
             await ask_once(edge.url, chat("one", model="sim-echo"))
+        await scraped_until(edge.url, "edge_runs_total", 20)  # counted after its last byte is sent
         seen = [await scrape(edge.url) for _ in range(10)]
         await scraped_until(edge.url, "edge_info", 1)
         health = {"provider": "simulated", "state": "closed"}
@@ -127,7 +128,8 @@ async def test_with_several_workers_any_of_them_tells_of_all_and_a_crash_loses_n
         await trio.run_process(["kill", "-9", str(victim)])
         await edge.line("serves in its place")
         await ask_once(edge.url, chat("one", model="sim-echo"))
-        after = await scraped_until(edge.url, "edge_provider_health", 2, **health)
+        await scraped_until(edge.url, "edge_provider_health", 2, **health)
+        after = await scraped_until(edge.url, "edge_runs_total", 21)
         edge.send(signal.SIGTERM)
         await edge.ended()
 
