@@ -257,3 +257,18 @@ class RunCancelled(EdgeError):
 
 class GatewayFault(EdgeError):
     """A bug of ours; the message is generic."""
+
+
+def forget_frames(error: BaseException) -> None:
+    """Take the tracebacks off an error that has been dealt with, and off what it came from.
+
+    Frames know the run and the run knows its error: with tracebacks every failure would leave a
+    cycle of references, with everything the run held in it, for the collector to find.
+    """
+    left: list[BaseException] = [error]
+    for each in left:
+        each.__traceback__ = None
+        found: list[BaseException | None] = [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            found += each.exceptions
+        left += [one for one in found if one is not None and one not in left]

@@ -104,8 +104,12 @@ class Watch:
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(give_up)
-        if reader.failure is not None:
-            raise reader.failure
+        failure, reader.failure = reader.failure, None
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure  # else it would know this frame, and this frame it
 
     def _turn(self, epoll: select.epoll) -> None:
         """Serve what is readable, and what becomes so meanwhile, up to a bound."""
@@ -127,7 +131,7 @@ class Watch:
         except OSError as error:
             data = b""
             reader.failure = trio.BrokenResourceError()
-            reader.failure.__cause__ = error
+            reader.failure.__cause__ = error.with_traceback(None)
         try:
             if data and reader.take(data):
                 return len(data)

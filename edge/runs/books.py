@@ -25,7 +25,7 @@ from edge.core.run_events import (
     RunStarted,
     Usage,
 )
-from edge.errors import EdgeError, RunCancelled, RunTimeout
+from edge.errors import EdgeError, RunCancelled, RunTimeout, forget_frames
 from edge.runs.dispatch import Lease
 from edge.runs.observers import Observers
 from edge.runs.registry import Registry, Run
@@ -196,6 +196,7 @@ class AttemptRecord:
 
     def fail(self, error: EdgeError, *, committed: bool = False, made_calls: bool = False) -> None:
         """The attempt ended in an error."""
+        forget_frames(error)
         self.outcome = outcome_of_error(
             error,
             attempt=self.number,
@@ -250,6 +251,7 @@ class AttemptRecord:
         run.draining = False
         if run.on_drained is not None:
             run.on_drained()
+            run.on_drained = None
 
     def _write(self) -> None:
         row = self._row()

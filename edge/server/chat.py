@@ -11,7 +11,7 @@ from edge.core.output_policy import OutputPolicy
 from edge.core.overrides import apply_overrides
 from edge.core.request_contract import contract_of
 from edge.core.schemas import compile_contract
-from edge.errors import EdgeError, ModelNotFound
+from edge.errors import EdgeError, ModelNotFound, forget_frames
 from edge.runs.registry import ChatRun
 from edge.runs.reply import Reply
 from edge.runs.run import Desk, carry_run
@@ -141,6 +141,7 @@ class ChatHandler:
             await carry_run(run, reply, self.desk)
         except EdgeError as error:
             await self._tell(run, reply, error)
+            forget_frames(error)
         # ClientGone passes: the give-up is in the books, and there is nobody to tell.
 
     async def _tell(self, run: ChatRun, reply: Reply, error: EdgeError) -> None:

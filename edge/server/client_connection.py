@@ -28,7 +28,7 @@ from typing import Protocol
 
 import trio
 
-from edge.errors import EdgeError, GatewayFault
+from edge.errors import EdgeError, GatewayFault, forget_frames
 from edge.providers.reading import read_now
 from edge.runs.reply import AnswerCut, ClientGone
 from edge.server.client_reply import REQUEST_ID, ClientReply, SocketWriter, closing_answer
@@ -107,6 +107,7 @@ class ClientConnection:
         finally:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
+            self._parser.close()
 
     async def receive(self) -> bytes:
         """What the client sent; empty once it has ended its side, or the connection is broken."""
@@ -219,6 +220,7 @@ class ClientConnection:
                 await self._service.answer(exchange)
         except Exception as error:
             await self._fail(exchange, error)
+            forget_frames(error)
         self._over(exchange)
         # The exchange, its request and its reply know each other. Left like that, every request
         # would be garbage that only the collector finds, and its pauses are everybody's.

@@ -126,6 +126,7 @@ class GatewayRequest:
     def part(self) -> None:
         """The answer is over; there is no body to read any more."""
         self._body = _no_body
+        self.scope = {}
 
     async def body(self) -> bytes:
         """The whole body.

@@ -16,7 +16,14 @@ from edge.core.operations import operation_of
 from edge.core.output_policy import OutputPolicy
 from edge.core.overrides import apply_overrides
 from edge.core.path import may_tunnel, prefers_tunnel
-from edge.errors import EdgeError, MethodNotAllowed, ModelNotFound, NotFound, ProviderRefused
+from edge.errors import (
+    EdgeError,
+    MethodNotAllowed,
+    ModelNotFound,
+    NotFound,
+    ProviderRefused,
+    forget_frames,
+)
 from edge.runs.dispatch import Dispatcher
 from edge.runs.reply import AnswerCut, Reply
 from edge.runs.tunnel import Passage, Tunnel, TunnelRun
@@ -198,6 +205,7 @@ class PassThroughHandler:
             failure = error
         else:
             return
+        forget_frames(failure)
         if not reply.started:
             await _send_refusal(run, reply, failure)
         elif passage.may_tell:

@@ -17,7 +17,7 @@ Nothing here waits, except whoever awaits :meth:`IncomingRequest.body`.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import httptools
 import trio
@@ -25,6 +25,8 @@ import trio
 from edge.errors import EdgeError, GatewayFault, InvalidRequest, RequestTimeout, RequestTooLarge
 
 HeaderList = list[tuple[bytes, bytes]]
+
+_NOBODYS: Final = httptools.HttpRequestParser(object())
 
 _H2_PREFACE = b"PRI * HTTP/2.0"
 _HEADER_OVERHEAD = 32
@@ -199,6 +201,11 @@ class RequestParser:
     def between_requests(self) -> bool:
         """Whether no byte of an unfinished request has arrived."""
         return not self._begun
+
+    def close(self) -> None:
+        """Let go of the sink and of llhttp, which know this parser; nothing may be fed any more."""
+        self._parser = _NOBODYS
+        del self._sink
 
     def feed(self, data: bytes) -> None:
         """Take what one read brought.

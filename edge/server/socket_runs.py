@@ -15,7 +15,14 @@ from typing import Any
 
 import trio
 
-from edge.errors import EdgeError, GatewayFault, InvalidRequest, RateLimited, RunCancelled
+from edge.errors import (
+    EdgeError,
+    GatewayFault,
+    InvalidRequest,
+    RateLimited,
+    RunCancelled,
+    forget_frames,
+)
 from edge.runs.registry import ChatRun
 from edge.runs.reply import ClientGone
 from edge.runs.run import carry_run
@@ -148,6 +155,7 @@ class SocketRuns:
             del self._live[asked_id]
         if failure is not None:
             await reply.fail(failure)
+            forget_frames(failure)
         self._leave_if_idle()
 
     def _note_given_up(self) -> None:

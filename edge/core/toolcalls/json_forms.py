@@ -9,6 +9,7 @@ strings, so that braces, markers and fences inside strings do not count; then it
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from edge.core.repair import Parsed, parse_json
@@ -84,10 +85,11 @@ class JsonBlock:
         self._broken_at = start
         self._name: str | None = None
         self._scanner: BracketScanner | None = None
-        self._step = self._head
+        # The function, not the bound method: that would be a cycle of references.
+        self._step: Callable[[JsonBlock, Data, Ending], Outcome | None] = JsonBlock._head
         self._shapes = _shapes(form)
         if form.begins and opener not in form.begins:
-            self._step = self._noise
+            self._step = JsonBlock._noise
 
     @property
     def reach(self) -> int:
@@ -98,8 +100,8 @@ class JsonBlock:
         """See :class:`Block`."""
         while True:
             step = self._step
-            outcome = step(data, ending)
-            if outcome is not None or (self._step == step and not ending.is_final):
+            outcome = step(self, data, ending)
+            if outcome is not None or (self._step is step and not ending.is_final):
                 return outcome
 
     def _noise(self, data: Data, ending: Ending) -> Outcome | None:
@@ -119,7 +121,7 @@ class JsonBlock:
             if not self._calls and data[self._body : found.start()].strip():
                 return NotACall(self._start + 1)  # no noise then: it was all that there is
             return Calls(self._at, tuple(self._calls))
-        self._step = self._head
+        self._step = JsonBlock._head
         return None
 
     def _empty_section(self, data: Data, ending: Ending) -> Outcome:
@@ -140,7 +142,7 @@ class JsonBlock:
             if self._form.needs_offered and self._name not in self._setting.tools:
                 return NotACall(self._start + 1)
         self._at = match.end()
-        self._step = self._payload
+        self._step = JsonBlock._payload
         return None
 
     def _headless(self, data: Data, ending: Ending) -> Outcome | None:
@@ -151,7 +153,7 @@ class JsonBlock:
             return Calls(len(data), tuple(self._calls))
         if self._form.begins:
             self._broken_at = self._at
-            self._step = self._broken
+            self._step = JsonBlock._broken
             return None
         return self._over(self._at) if self._calls else NotACall(self._start + 1)
 
@@ -171,7 +173,7 @@ class JsonBlock:
         why = "no name and JSON object behind its marker"
         self._calls.append(malformed(self._name or "", text, why))
         self._at = end
-        self._step = self._noise
+        self._step = JsonBlock._noise
         return None
 
     def _payload(self, data: Data, ending: Ending) -> Outcome | None:
@@ -183,14 +185,14 @@ class JsonBlock:
             return self._over(self._end) if self._calls else NotACall(self._start + 1)
         if char in (b"{", b"[") and (char == b"{" or self._name is None):
             self._scanner = BracketScanner(self._at)
-            self._step = self._scan
+            self._step = JsonBlock._scan
             return None
         closer = self._shapes.after_payload
         if self._name is not None:
             if closer is not None and closer.match(data, self._at):
                 # The head named the tool and nothing came: no arguments.
                 self._calls.append(sound(self._name, {}))
-                self._step = self._after
+                self._step = JsonBlock._after
                 return None
             if not ending.is_final and closer is not None and closer.is_open(data, self._at):
                 return None
@@ -201,7 +203,7 @@ class JsonBlock:
             return None
         if self._form.begins:
             self._broken_at = self._at
-            self._step = self._broken
+            self._step = JsonBlock._broken
             return None
         return NotACall(self._start + 1)
 
@@ -216,7 +218,7 @@ class JsonBlock:
                 return self._over(self._end) if self._calls else NotACall(scanner.at)
             self._take(parsed, text)
             self._end = scanner.at
-            self._step = self._after
+            self._step = JsonBlock._after
             return None
         return self._ends_inside(data, scanner, ending) if ending.is_final else None
 
@@ -290,23 +292,23 @@ class JsonBlock:
             if shape is shapes.joint:
                 if data[match.end() : match.end() + 1] == b"{":
                     self._at = match.end()
-                    self._step = self._payload
+                    self._step = JsonBlock._payload
                     return None
                 continue
             self._at = match.end()
-            self._step = self._noise
+            self._step = JsonBlock._noise
             return None
         if not ending.is_final and shapes.surplus.is_open(data, self._at):
             return None
         again = self._form.again
         if again is not None:
             if again.match(data, self._at):
-                self._step = self._head
+                self._step = JsonBlock._head
                 return None
             if not ending.is_final and again.is_open(data, self._at):
                 return None
         if self._form.begins:
-            self._step = self._noise
+            self._step = JsonBlock._noise
             return None
         return self._over(self._at, ending)
 

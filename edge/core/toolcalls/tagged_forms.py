@@ -7,7 +7,7 @@ one block, from structure to structure.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from edge.core import schema_view
@@ -64,7 +64,8 @@ class TaggedBlock:
         self._end = self._at
         self._rules: Grammar = grammar(form, "", self._is_wrapped)
         self._calls: list[FoundCall] = []
-        self._step = self._expect_call
+        # The function, not the bound method: that would be a cycle of references.
+        self._step: Callable[[TaggedBlock, Data, Ending], Outcome | None] = TaggedBlock._expect_call
         self._call = _OpenCall("", {})
         self._key, self._string = "", ""
         self._value = ValueScanner(self._rules, "", start)
@@ -81,8 +82,8 @@ class TaggedBlock:
         """See :class:`Block`."""
         while True:
             step = self._step
-            outcome = step(data, ending)
-            if outcome is not None or self._step == step:
+            outcome = step(self, data, ending)
+            if outcome is not None or self._step is step:
                 return outcome
 
     def _expect_call(self, data: Data, ending: Ending) -> Outcome | None:
@@ -119,7 +120,7 @@ class TaggedBlock:
         self._call = _OpenCall(name, self._schema_of(name))
         self._at = end
         self._stray_at = -1
-        self._step = self._expect_parameter
+        self._step = TaggedBlock._expect_parameter
         return None
 
     def _expect_parameter(self, data: Data, ending: Ending) -> Outcome | None:
@@ -139,14 +140,14 @@ class TaggedBlock:
         at = _skip_blank(data, self._at)
         if self._form.bare_json and not self._call.arguments and data[at : at + 1] == b"{":
             self._json = BracketScanner(at)
-            self._step = self._read_json
+            self._step = TaggedBlock._read_json
             return None
         if at == len(data):
             return self._ends_between(data, ending) if ending.is_final else None
         if self._is_prose() and not data.startswith(self._form.parameter_start.encode(), at):
             return NotACall(self._start + 1)
         self._stray_at = self._scan = at
-        self._step = self._pass_stray
+        self._step = TaggedBlock._pass_stray
         return None
 
     def _is_prose(self) -> bool:
@@ -169,7 +170,7 @@ class TaggedBlock:
             self._scan = at = found.start()
             if rules.parameter.match(data, at) or rules.end_of_call(data, at) is not None:
                 self._at = at
-                self._step = self._expect_parameter
+                self._step = TaggedBlock._expect_parameter
                 return None
             if not ending.is_final and rules.may_grow(data, at):
                 return None
@@ -195,7 +196,7 @@ class TaggedBlock:
         self._call.repairs += parsed.repairs
         self._call.fault = parsed.fault
         self._at = scanner.at
-        self._step = self._expect_parameter
+        self._step = TaggedBlock._expect_parameter
         return None
 
     def _begin_value(self, match: Any) -> None:
@@ -204,7 +205,7 @@ class TaggedBlock:
         self._string = decode(groups.get("string") or b"").lower()
         self._value = ValueScanner(self._rules, self._key, match.end())
         self._at = match.end()
-        self._step = self._read_value
+        self._step = TaggedBlock._read_value
 
     def _read_value(self, data: Data, ending: Ending) -> Outcome | None:
         head = bytes(data[self._at : self._at + len(_CDATA)])
@@ -218,7 +219,7 @@ class TaggedBlock:
         start = self._at + (len(_CDATA) if head == _CDATA else 0)
         self._take_value(decode(data, start, self._value.at), as_is=head == _CDATA)
         self._at = self._value.behind
-        self._step = self._expect_parameter
+        self._step = TaggedBlock._expect_parameter
         return None
 
     def _ends_inside(self, data: Data, ending: Ending) -> Outcome:
@@ -264,7 +265,7 @@ class TaggedBlock:
     def _end_call(self, end: int) -> Outcome | None:
         self._note_call()
         self._at = self._end = end
-        self._step = self._expect_call
+        self._step = TaggedBlock._expect_call
         return None
 
     def _note_call(self) -> None:
