@@ -129,6 +129,8 @@ async def _attempt_until_sound(
             record, verdict = await attempt(plan)
         except Overloaded as nothing:
             run.decided = nothing_offered(_outcomes(records), nothing)
+            if run.decided is nothing:
+                raise
             raise run.decided from nothing
         records.append(record)
         decision = decide(

@@ -34,6 +34,7 @@ from edge.errors import (
     NotFound,
     RequestTimeout,
     RequestTooLarge,
+    forget_frames,
 )
 from edge.runs.reply import Reply
 from edge.server.client_socket import intake_of
@@ -144,8 +145,20 @@ class GatewayWebsocketConnection(TrioASGIWebsocketConnection):
             await trio.lowlevel.checkpoint()
             await send(message)
 
-        with life:
-            await super().__call__(receive_or_end, send_and_give_way)
+        try:
+            with life:
+                await self._speak(receive_or_end, send_and_give_way, life)
+        finally:
+            if intake is not None:
+                intake.on_give_up = None  # it knows the view, which knows the scope
+
+    async def _speak(self, receive: Any, send: Any, life: trio.CancelScope) -> None:
+        try:
+            await super().__call__(receive, send)
+        except BaseException as error:
+            if life.cancel_called:
+                forget_frames(error)
+            raise
 
 
 class AsgiReply:
@@ -257,6 +270,7 @@ _EDGE_ERRORS: Mapping[int, type[EdgeError]] = {
 
 
 async def _http_exception(error: HTTPException) -> Response | HTTPException:
+    forget_frames(error)  # Quart keeps it in the request, which the frames know
     if isinstance(error, RequestRedirect):
         return error
     status = error.code or 500

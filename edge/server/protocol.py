@@ -205,6 +205,7 @@ class RequestParser:
     def close(self) -> None:
         """Let go of the sink and of llhttp, which know this parser; nothing may be fed any more."""
         self._parser = _NOBODYS
+        self._fault = None
         del self._sink
 
     def feed(self, data: bytes) -> None:

@@ -1,45 +1,261 @@
-"""A request that is over leaves nothing that only the collector of cyclic garbage would find."""
+"""What is over leaves nothing that only the collector of cyclic garbage would find.
+
+The collector comes rarely (``edge/process/memory.py``), so what only it can free is as good as
+kept: a run's messages, its answer, its connection. Whatever way a request ends, counting references
+is enough to free all of it.
+"""
 
 import gc
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import trio
 
-from edge.runs.registry import Run
-from edge.server.client_reply import ClientReply
-from edge.server.exchange import Exchange, GatewayRequest
-from tests.fakes.gateway import ask, chat, gateway, tool, upstream_config
-from tests.fakes.openai_scripts import calls
-from tests.fakes.openai_server import openai_server
-from tests.fakes.raw_client import connect
+from tests.core.toolcalls.rendered_forms import RENDERED
+from tests.fakes.gateway import (
+    CHAT,
+    RunningGateway,
+    chat,
+    gateway,
+    send,
+    tool,
+    until,
+    upstream_config,
+)
+from tests.fakes.mirror_client import open_socket
+from tests.fakes.openai_scripts import (
+    calls,
+    hangs_up,
+    refuses,
+    silent,
+    streams,
+)
+from tests.fakes.openai_server import Break, Script, openai_server
+from tests.fakes.raw_client import RawClient, connect
 
-KINDS = (Exchange, GatewayRequest, ClientReply, Run)
+TIMES = 4
+PING = tool("ping")
+
+End = Callable[[RunningGateway, RawClient], Awaitable[None]]
+"""Brings one request of this client to its end."""
+
+TUNNEL = 'validate = "off"\nbuffer = "off"\nrecover = false'
 
 
-def alive() -> list[object]:
-    return [thing for thing in gc.get_objects() if isinstance(thing, KINDS)]
+@dataclass(frozen=True)
+class Way:
+    """A way for requests to end.
+
+    Attributes:
+        script: what the provider does.
+        end: what the client does; by default it reads its answer.
+        request: the chat.
+        tables: of the configuration, beside the provider's address.
+    """
+
+    script: Script
+    end: End | None = None
+    request: dict[str, Any] = field(default_factory=lambda: chat(stream=True, tools=[PING]))
+    tables: dict[str, str] = field(default_factory=dict)
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("path", ["normalized", "tunnel"])
-async def test_requests_leave_no_cycles(path: str, stream: bool) -> None:
-    output = "" if path == "normalized" else 'validate = "off"\nbuffer = "off"\nrecover = false'
-    offered: dict[str, Any] = {"tools": [tool("ping")]} if path == "normalized" else {}
-    async with openai_server(calls("ping", {})) as upstream:
-        config = upstream_config(upstream.base_url, output=output)
-        async with gateway(config) as edge, connect(edge.url) as client:
-            await ask(client, chat(stream=stream, **offered))
-            gc.collect()
-            before = len(alive())  # other tests may have left some for the report
-            gc.disable()
-            try:
-                for _ in range(10):
-                    await ask(client, chat(stream=stream, **offered))
-                await edge.settled(11)
-                left = alive()[before:]
-            finally:
-                gc.enable()
+async def leaves(edge: RunningGateway, client: RawClient) -> None:
+    """Read the first piece of the answer, and go."""
+    await edge.phase_reached("streaming")
+    await client.hang_up()
 
-    assert {row.path for row in edge.rows()} == {path}
-    # The last one may still be on its way out of the connection's task.
-    assert len(left) <= len(KINDS), [type(thing).__name__ for thing in left]
+
+async def leaves_while_it_is_silent(edge: RunningGateway, client: RawClient) -> None:
+    await edge.phase_reached("connecting")
+    await client.hang_up()
+
+
+async def is_cancelled(edge: RunningGateway, client: RawClient) -> None:
+    await edge.phase_reached("streaming")
+    (run,) = edge.gateway.desk.registry.live()
+    async with connect(edge.url) as other:
+        await other.request(f"/v1/runs/{run.id}", method="DELETE")
+        await other.response()
+    await client.response()
+
+
+words = streams("one", "two")
+endless = streams("one", trio.Event())
+broken = streams("one", Break.CLOSE)
+reset = streams("one", Break.RESET)
+unsound = calls("ping", {"no": "such"})
+once = {"output": "max_attempts = 1"}
+held = {"output": 'buffer = "full"'}
+tunnelled = {"output": TUNNEL}
+drained = {"provider": 'on_give_up = "drain"\ndrain_s = 0.05'}
+
+WAYS = {
+    "streamed": Way(words),
+    "whole": Way(words, request=chat()),
+    "held": Way(calls("ping", {}), tables=held),
+    "tunnelled": Way(words, tables=tunnelled),
+    "tunnelled whole": Way(words, request=chat(), tables=tunnelled),
+    "retried": Way(unsound),
+    "refused by validation": Way(unsound, tables=once),
+    "refused by validation, whole": Way(unsound, request=chat(tools=[PING]), tables=once),
+    "broken off": Way(broken),
+    "reset": Way(reset),
+    "reset, whole": Way(reset, request=chat(), tables=once),
+    "broken off in a tunnel": Way(broken, tables=tunnelled),
+    "reset in a tunnel": Way(reset, tables=tunnelled),
+    "never answered": Way(hangs_up),
+    "refused by the provider": Way(refuses(400)),
+    "refused in a tunnel": Way(refuses(400), tables=tunnelled),
+    "given up": Way(endless, leaves),
+    "given up while silent": Way(silent, leaves_while_it_is_silent),
+    "given up in a tunnel": Way(endless, leaves, tables=tunnelled),
+    "given up and drained": Way(endless, leaves, tables=drained),
+    "cancelled": Way(endless, is_cancelled),
+    "cancelled in a tunnel": Way(endless, is_cancelled, tables=tunnelled),
+    "too late": Way(endless, tables={"output": "run_timeout_s = 0.05"}),
+    "refused for its model": Way(words, request={"model": 1, "messages": []}),
+}
+
+
+SOCKET_SCRIPTS = {"sound": words, "broken": broken, "unsound": unsound, "cancelled": endless}
+
+
+@contextmanager
+def saved_garbage() -> Iterator[list[object]]:
+    """Fills the list, at the end of the block, with what only the collector can free."""
+    found: list[object] = []
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        yield found
+        gc.collect()
+        found += gc.garbage
+    finally:
+        gc.set_debug(0)
+        gc.enable()
+        gc.garbage.clear()
+
+
+def ours(garbage: list[object]) -> Counter[str]:
+    """How many there are of each of the gateway's own kinds."""
+    kinds = [f"{type(each).__module__}.{type(each).__qualname__}" for each in garbage]
+    return Counter(kind for kind in kinds if kind.startswith("edge."))
+
+
+@asynccontextmanager
+async def gateway_for(script: Script, **tables: str) -> AsyncGenerator[RunningGateway]:
+    async with (
+        openai_server(script) as upstream,
+        gateway(upstream_config(upstream.base_url, **tables)) as edge,
+    ):
+        yield edge
+
+
+async def serve(edge: RunningGateway, way: Way) -> None:
+    """Some requests that end this way, each on a connection of its own."""
+    for _ in range(TIMES):
+        async with connect(edge.url) as client:
+            await send(client, way.request)
+            await (way.end(edge, client) if way.end else client.response())
+    await edge.settled(0)
+    await no_clients()
+
+
+async def no_clients() -> None:
+    """Wait until the tasks of all connections have ended."""
+    await until(lambda: not any("_serve_client" in task.name for task in tasks()))
+
+
+def tasks() -> Iterator[trio.lowlevel.Task]:
+    """All tasks there are."""
+    root = trio.lowlevel.current_root_task()
+    left = [] if root is None else [root]
+    while left:
+        task = left.pop()
+        yield task
+        left += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+
+
+@pytest.mark.parametrize("name", WAYS)
+async def test_no_cycle_is_left_by_requests(name: str) -> None:
+    way = WAYS[name]
+    async with gateway_for(way.script, **way.tables) as edge:
+        await serve(edge, way)  # what is made at the first time may stay
+        with saved_garbage() as garbage:
+            await serve(edge, way)
+
+    assert ours(garbage) == {}
+
+
+@pytest.mark.parametrize("form", RENDERED)
+async def test_no_cycle_is_left_by_calls_that_are_text(form: str) -> None:
+    way = Way(streams("Sure. ", RENDERED[form]([("ping", {})])))
+    async with gateway_for(way.script) as edge:
+        await serve(edge, way)
+        with saved_garbage() as garbage:
+            await serve(edge, way)
+
+    assert ours(garbage) == {}
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/runs", "/metrics", "/nothing", "/v1/nothing"])
+async def test_no_cycle_is_left_by_other_requests(path: str) -> None:
+    async def ask_all() -> None:
+        async with connect(edge.url) as client:
+            for _ in range(TIMES):
+                await client.get(path)
+        await no_clients()
+
+    async with gateway_for(words) as edge:
+        await ask_all()
+        with saved_garbage() as garbage:
+            await ask_all()
+
+    assert ours(garbage) == {}
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"GARBAGE\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+    ids=["garbage", "hostless", "h2"],
+)
+async def test_no_cycle_is_left_by_what_is_no_http(head: bytes) -> None:
+    async def ask_all() -> None:
+        for _ in range(TIMES):
+            async with connect(edge.url) as client:
+                await client.send(head)
+                await client.response()
+        await no_clients()
+
+    async with gateway_for(words) as edge:
+        await ask_all()
+        with saved_garbage() as garbage:
+            await ask_all()
+
+    assert ours(garbage) == {}
+
+
+@pytest.mark.parametrize("script", SOCKET_SCRIPTS.values(), ids=SOCKET_SCRIPTS)
+async def test_no_cycle_is_left_by_runs_of_a_socket(script: Script) -> None:
+    async def ask_all() -> None:
+        async with open_socket(edge.url, CHAT) as client:
+            for number in range(TIMES):
+                await client.send({"id": number, "request": chat(tools=[PING])})
+                if script is endless:
+                    await edge.phase_reached("streaming")
+                    await client.send({"cancel": number})
+                while not {"done", "error"} & (await client.frame()).keys():
+                    pass
+        await no_clients()
+
+    async with gateway_for(script) as edge:
+        await ask_all()
+        with saved_garbage() as garbage:
+            await ask_all()
+
+    assert ours(garbage) == {}
