@@ -7,6 +7,7 @@
     │   ├── Forbidden               403     permission_error
     │   ├── NotFound                404     not_found_error
     │   ├── ModelNotFound           404     model_not_found
+    │   ├── NoPath                  404     invalid_request_error: not for this model
     │   ├── MethodNotAllowed        405     invalid_request_error
     │   ├── RequestTimeout          408     invalid_request_error
     │   └── RequestTooLarge         413     invalid_request_error
@@ -117,6 +118,15 @@ class ModelNotFound(ClientError):
 
     status = 404
     type = "model_not_found"
+
+
+class NoPath(ClientError):
+    """The model is served, but by no provider that can serve this kind of request.
+
+    So OpenAI's own API answers where a model is asked for at an endpoint it does not have.
+    """
+
+    status = 404
 
 
 class MethodNotAllowed(ClientError):

@@ -15,6 +15,7 @@ from edge.core.verdict import OUTPUT_CATEGORIES, Reason
 from edge.errors import (
     ClientError,
     EdgeError,
+    NoPath,
     Overloaded,
     ProviderError,
     ProviderProtocolError,
@@ -154,7 +155,7 @@ def classify(error: EdgeError) -> str:
             return "rate_limited"
         case Overloaded():
             return "overloaded"
-        case ToolValidationRetryError():
+        case ToolValidationRetryError() | NoPath():
             return "no_path"
         case ClientError():
             return "request"

@@ -17,7 +17,7 @@ from edge.core.fleet import Target
 from edge.core.pool import Pool
 from edge.core.pool_member import Need, NoneLeft, Slot, Wait
 from edge.core.pool_statistics import PoolStatistics
-from edge.errors import Overloaded
+from edge.errors import NoPath, Overloaded
 from edge.providers.port import Provider
 
 
@@ -100,8 +100,8 @@ class Dispatcher:
             need_tunnel: bytes must pass through.
 
         Raises:
-            Overloaded: none may come soon; ``retry_after_s`` says when one may. Its ``code`` is
-                ``no_path`` where no target has the needed path at all.
+            Overloaded: none may come soon; ``retry_after_s`` says when one may.
+            NoPath: no target has the needed path at all.
         """
         # A slot that is free is taken without giving way to other tasks: the attempt that follows
         # is full of such points.
@@ -118,7 +118,7 @@ class Dispatcher:
         if isinstance(answer, Wait):
             answer = await self._wait(answer)
         if isinstance(answer, NoneLeft):
-            raise _overloaded(answer)
+            raise _refusal(answer)
         return Lease(self, answer, self._providers[answer.target.provider])
 
     def give_back(self, slot: Slot, outcome: AttemptOutcome | None) -> None:
@@ -179,9 +179,9 @@ class Dispatcher:
                 bell.set()
 
 
-def _overloaded(answer: NoneLeft) -> Overloaded:
+def _refusal(answer: NoneLeft) -> Overloaded | NoPath:
     seconds = answer.retry_after_s
     if seconds is None:
         # Asking again changes nothing: it is how the route is configured.
-        return Overloaded(answer.why, code="no_path", spent=True)
+        return NoPath(answer.why, param="model", code="no_path")
     return Overloaded(answer.why, retry_after_s=max(1.0, math.ceil(seconds)))

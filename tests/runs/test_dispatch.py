@@ -13,7 +13,7 @@ from edge.core.attempt import AttemptOutcome, outcome_of_error
 from edge.core.breaker import BreakerLimits
 from edge.core.fleet import ProviderSpec, Route, RoutePolicy, Target
 from edge.core.pool import Pool, PoolLimits
-from edge.errors import Overloaded, ProviderRefused, ProviderUnreachable
+from edge.errors import NoPath, Overloaded, ProviderRefused, ProviderUnreachable
 from edge.providers.port import (
     ByteStream,
     ChunkStream,
@@ -246,11 +246,10 @@ async def test_no_path_is_refused_without_a_time() -> None:
     )
     dispatcher = Dispatcher(pool, {"a": NamedProvider("a")})
 
-    with pytest.raises(Overloaded) as refusal:
+    with pytest.raises(NoPath) as refusal:
         await dispatcher.lease("m")
 
-    assert refusal.value.code == "no_path"
-    assert refusal.value.retry_after_s is None
+    assert (refusal.value.status, refusal.value.code) == (404, "no_path")
 
 
 async def test_saturation_is_as_many_waiting_as_there_are_slots() -> None:
