@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import trio
 
@@ -24,6 +25,7 @@ from edge.errors import EdgeError, ProviderError, ProviderProtocolError, Provide
 from edge.providers.openai import ERROR_BODY_WAIT_S, retry_after_s
 from edge.providers.port import ByteStream, TunnelRequest
 from edge.runs.answer import answer_headers
+from edge.runs.apart import apart
 from edge.runs.attempt import AttemptPlan, ProviderOptions
 from edge.runs.books import AttemptRecord
 from edge.runs.deadlines import AttemptDeadline
@@ -128,9 +130,12 @@ class Tunnel:
         asks = run.is_completion and run.stream and not run.body.include_usage
         asks = asks and self._ask_usage[name]
         record.started(lease, model, "tunnel")
+        body = await apart(
+            len(run.body.data), partial(run.body.for_provider, model, ask_usage=asks)
+        )
         request = TunnelRequest(
             path=run.path,
-            body=run.body.for_provider(model, ask_usage=asks),
+            body=body,
             headers=[*run.headers, *_trace_fields(run)],
             model=model,
             attempt=record.number,

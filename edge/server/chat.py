@@ -12,10 +12,10 @@ from edge.core.overrides import apply_overrides
 from edge.core.request_contract import contract_of
 from edge.core.schemas import compile_contract
 from edge.errors import EdgeError, ModelNotFound, forget_frames
+from edge.runs.apart import apart
 from edge.runs.registry import ChatRun
 from edge.runs.reply import Reply
 from edge.runs.run import Desk, carry_run
-from edge.server.apart import apart
 from edge.server.auth import Doorkeeper, KeyRights
 from edge.server.connection import RunResponse
 from edge.server.error_exit import error_event, send_error

@@ -24,10 +24,10 @@ from edge.errors import (
     ProviderRefused,
     forget_frames,
 )
+from edge.runs.apart import apart
 from edge.runs.dispatch import Dispatcher
 from edge.runs.reply import AnswerCut, Reply
 from edge.runs.tunnel import Passage, Tunnel, TunnelRun
-from edge.server.apart import apart
 from edge.server.auth import Doorkeeper, KeyRights
 from edge.server.connection import RunResponse
 from edge.server.error_exit import error_event, send_error

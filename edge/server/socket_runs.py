@@ -23,11 +23,11 @@ from edge.errors import (
     RunCancelled,
     forget_frames,
 )
+from edge.runs.apart import apart
 from edge.runs.registry import ChatRun
 from edge.runs.reply import ClientGone
 from edge.runs.run import carry_run
 from edge.runs.subscription import GOING_AWAY, Ending
-from edge.server.apart import apart
 from edge.server.auth import KeyRights
 from edge.server.chat import ChatHandler
 from edge.server.client_connection import failure_of

@@ -43,11 +43,17 @@ class TunnelBody(Protocol):
     """A request's body on its way through.
 
     Attributes:
+        data: as it came.
         model: the client's name for the model.
         stream: whether the client asked for a stream.
         include_usage: whether it asked for usage in it.
         edge_metadata: what of its metadata speaks to the gateway.
     """
+
+    @property
+    def data(self) -> bytes:
+        """See the class."""
+        ...
 
     @property
     def model(self) -> str:

@@ -17,7 +17,7 @@ AT_A_TIME = 2
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_limiters: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("edge.server.apart")
+_limiters: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("edge.runs.apart")
 
 
 async def apart(size: int, work: Callable[[*Ts], T], *arguments: *Ts) -> T:

@@ -6,8 +6,9 @@ import pytest
 import trio
 
 from edge.errors import InvalidRequest
-from edge.server.apart import AT_A_TIME, LARGE_BYTES, apart
+from edge.runs.apart import AT_A_TIME, LARGE_BYTES, apart
 from edge.wire.strict_json import decode
+from edge.wire.tunnelled import JsonBody
 from tests.fakes.gateway import ask_once, chat, gateway, upstream_config
 from tests.fakes.openai_scripts import streams
 from tests.fakes.openai_server import openai_server
@@ -47,6 +48,31 @@ async def test_few_are_read_at_a_time_and_whoever_leaves_is_not_waited_for() -> 
         assert not begun.acquire(blocking=False)
     finally:
         let_go.set()
+
+
+async def test_a_large_body_that_passes_through_is_changed_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[int] = []
+
+    def noted(body: JsonBody, model: str, *, ask_usage: bool) -> bytes:
+        threads.append(threading.get_ident())
+        return real(body, model, ask_usage=ask_usage)
+
+    real = JsonBody.for_provider
+    monkeypatch.setattr(JsonBody, "for_provider", noted)
+    tunnelled = 'validate = "off"\nbuffer = "off"\nrecover = false'
+    async with (
+        openai_server(streams("Hello")) as upstream,
+        gateway(upstream_config(upstream.base_url, output=tunnelled)) as edge,
+    ):
+        small = await ask_once(edge.url, chat("x"))
+        large = await ask_once(edge.url, chat("x" * LARGE_BYTES))
+        rows = await edge.settled(2)
+
+    assert [small.status, large.status] == [200, 200]
+    assert [row.path for row in rows] == ["tunnel", "tunnel"]
+    assert [thread == threading.get_ident() for thread in threads] == [True, False]
 
 
 async def test_a_large_request_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
