@@ -101,6 +101,7 @@ class GatewayHTTPConnection(TrioASGIHTTPConnection):
         try:
             request.body.set_result(await exchange.body())
         except EdgeError as error:
+            forget_frames(error)  # among them is this one, which knows the request
             # What Quart itself does for a body that is too long: whoever reads it, gets this.
             request.body._must_raise = error
             request.body.set_complete()

@@ -44,9 +44,6 @@ class ProtocolFault(InvalidRequest):
         self.status = status
 
 
-_RELEASED = GatewayFault("A request's body is to be read before its answer begins.")
-
-
 class IncomingRequest:
     """One request while it arrives.
 
@@ -62,6 +59,7 @@ class IncomingRequest:
         "_fault",
         "_limit",
         "_parts",
+        "_released",
         "_settled",
         "_size",
         "complete",
@@ -95,6 +93,7 @@ class IncomingRequest:
         self._limit = max_body_bytes
         self._settled: trio.Event | None = None
         self._fault: EdgeError | None = None
+        self._released = False
         if int(self.fields.get(b"content-length", b"0")) > max_body_bytes:
             self._overflow()
 
@@ -112,11 +111,14 @@ class IncomingRequest:
         Raises:
             RequestTooLarge: it is longer than allowed; raised as soon as that is known.
             RequestTimeout: the client did not finish sending it in time.
+            GatewayFault: its answer has begun, and it has been let go.
         """
-        if not self.complete and self._fault is None:
+        if not self.complete and self._is_wanted():
             await self._arrival(timeout_s)
         if self._fault is not None:
             raise self._fault
+        if self._released:
+            raise GatewayFault("A request's body is to be read before its answer begins.")
         if len(self._parts) > 1:
             self._parts = [b"".join(self._parts)]
         return self._parts[0] if self._parts else b""
@@ -131,7 +133,7 @@ class IncomingRequest:
 
     def receive(self, part: bytes) -> None:
         """Take a piece of the body."""
-        if self._fault is None:
+        if self._is_wanted():
             self._size += len(part)
             if self._size > self._limit:
                 self._overflow()
@@ -151,8 +153,13 @@ class IncomingRequest:
 
     def release(self) -> None:
         """Let the body go: nobody will want it any more, and an answer may take minutes."""
-        if self._fault is None:
-            self.fail(_RELEASED)
+        if self._is_wanted():
+            self._released = True
+            self._parts.clear()
+            self._settle()
+
+    def _is_wanted(self) -> bool:
+        return self._fault is None and not self._released
 
     def _overflow(self) -> None:
         limit = self._limit

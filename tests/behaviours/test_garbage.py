@@ -1,4 +1,4 @@
-"""What is over leaves nothing that only the collector of cyclic garbage would find.
+"""What is over leaves nothing: nothing is kept of it, and nothing waits for the collector.
 
 The collector comes rarely (``edge/process/memory.py``), so what only it can free is as good as
 kept: a run's messages, its answer, its connection. Whatever way a request ends, counting references
@@ -15,6 +15,11 @@ from typing import Any
 import pytest
 import trio
 
+from edge.runs.registry import Run
+from edge.server.client_connection import ClientConnection
+from edge.server.client_reply import ClientReply
+from edge.server.exchange import Exchange, GatewayRequest
+from edge.server.protocol import IncomingRequest
 from tests.core.toolcalls.rendered_forms import RENDERED
 from tests.fakes.gateway import (
     CHAT,
@@ -38,6 +43,7 @@ from tests.fakes.openai_server import Break, Script, openai_server
 from tests.fakes.raw_client import RawClient, connect
 
 TIMES = 4
+OF_ONE_REQUEST = (ClientConnection, ClientReply, Exchange, GatewayRequest, IncomingRequest, Run)
 PING = tool("ping")
 
 End = Callable[[RunningGateway, RawClient], Awaitable[None]]
@@ -141,6 +147,12 @@ def saved_garbage() -> Iterator[list[object]]:
         gc.garbage.clear()
 
 
+def alive() -> int:
+    """How many requests, connections and runs there are, those of other tests included."""
+    gc.collect()
+    return sum(isinstance(thing, OF_ONE_REQUEST) for thing in gc.get_objects())
+
+
 def ours(garbage: list[object]) -> Counter[str]:
     """How many there are of each of the gateway's own kinds."""
     kinds = [f"{type(each).__module__}.{type(each).__qualname__}" for each in garbage]
@@ -186,10 +198,13 @@ async def test_no_cycle_is_left_by_requests(name: str) -> None:
     way = WAYS[name]
     async with gateway_for(way.script, **way.tables) as edge:
         await serve(edge, way)  # what is made at the first time may stay
+        before = alive()
         with saved_garbage() as garbage:
             await serve(edge, way)
+        after = alive()
 
     assert ours(garbage) == {}
+    assert after <= before
 
 
 @pytest.mark.parametrize("form", RENDERED)
@@ -213,10 +228,13 @@ async def test_no_cycle_is_left_by_other_requests(path: str) -> None:
 
     async with gateway_for(words) as edge:
         await ask_all()
+        before = alive()
         with saved_garbage() as garbage:
             await ask_all()
+        after = alive()
 
     assert ours(garbage) == {}
+    assert after <= before
 
 
 @pytest.mark.parametrize(
@@ -234,10 +252,13 @@ async def test_no_cycle_is_left_by_what_is_no_http(head: bytes) -> None:
 
     async with gateway_for(words) as edge:
         await ask_all()
+        before = alive()
         with saved_garbage() as garbage:
             await ask_all()
+        after = alive()
 
     assert ours(garbage) == {}
+    assert after <= before
 
 
 @pytest.mark.parametrize("script", SOCKET_SCRIPTS.values(), ids=SOCKET_SCRIPTS)
@@ -255,7 +276,10 @@ async def test_no_cycle_is_left_by_runs_of_a_socket(script: Script) -> None:
 
     async with gateway_for(script) as edge:
         await ask_all()
+        before = alive()
         with saved_garbage() as garbage:
             await ask_all()
+        after = alive()
 
     assert ours(garbage) == {}
+    assert after <= before
