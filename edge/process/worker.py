@@ -17,7 +17,7 @@ from edge.process.rereading import refuse
 from edge.process.serving import serve_until_stopped
 from edge.server.sockets import CannotListen
 from edge.telemetry.logs import configure_logs
-from edge.telemetry.shared_metrics import abandon_folder
+from edge.telemetry.shared_metrics import abandon_folder, hold_folder
 
 BEATS = 4
 """Signs of life within the time after which their absence is a hang."""
@@ -45,6 +45,7 @@ async def _work(descriptor: int) -> int:
     if settings is None:
         return 1
     configure_logs(settings.telemetry.log)
+    folder = hold_folder()
     gateway, shutdown = Gateway.build(settings), trio.Event()
     async with trio.open_nursery() as nursery:
         status = await serve_until_stopped(
@@ -56,7 +57,7 @@ async def _work(descriptor: int) -> int:
         )
         nursery.cancel_scope.cancel()
     if await _orphaned(supervisor, DYING_S if channel.ended else 0):
-        abandon_folder()
+        abandon_folder(folder)
     return status
 
 

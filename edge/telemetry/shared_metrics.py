@@ -5,6 +5,7 @@ nothing of the metrics. Where the supervisor was killed, the last of its workers
 away. It is in memory where the system has such a place, so that no disk can fill up under it.
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -32,29 +33,30 @@ def metrics_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def abandon_folder() -> None:
+def hold_folder() -> int | None:
+    """Share the hold of the supervisor's folder, for as long as this process lives.
+
+    The kernel lets go of it however the process ends. Returns what :func:`abandon_folder` takes.
+    """
+    if FOLDER_VARIABLE not in os.environ:
+        return None
+    held = os.open(os.environ[FOLDER_VARIABLE], os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(held, fcntl.LOCK_SH)
+    return held
+
+
+def abandon_folder(held: int | None) -> None:
     """Leave the folder of a supervisor that has died; the last worker to end takes it away.
 
     A worker that still drains goes on with its files, and may open more.
     """
-    if FOLDER_VARIABLE not in os.environ:
+    if held is None:
         return
-    folder = Path(os.environ[FOLDER_VARIABLE])
-    # First ours, then the look: of two that end together, one sees that it is the last.
-    for file in folder.glob(f"*_{os.getpid()}.db"):
-        file.unlink(missing_ok=True)
-    if not any(_runs(int(file.stem.rpartition("_")[2])) for file in folder.glob("*_*.db")):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    # Whoever asks for the whole of it has let go of its share first (flock(2)), so of two that end
+    # together one gets it.
+    with suppress(BlockingIOError):
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(os.environ[FOLDER_VARIABLE], ignore_errors=True)
 
 
 def forget_gauges(folder: Path, pid: int) -> None:
