@@ -1,5 +1,6 @@
 """The folder in which workers keep their metrics together."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from edge.telemetry.shared_metrics import (
     FOLDER_VARIABLE,
     abandon_folder,
     forget_gauges,
+    hold_folder,
     metrics_folder,
 )
 
@@ -32,14 +34,37 @@ def test_only_what_was_so_in_an_ended_worker_is_forgotten(tmp_path: Path) -> Non
     assert {path.name for path in tmp_path.iterdir()} == kept
 
 
-def test_a_folder_whose_supervisor_has_died_is_taken_away(
+def test_the_last_worker_takes_the_folder_of_a_dead_supervisor_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "metrics"
     folder.mkdir()
-    abandon_folder()  # where there is none, nothing happens
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    abandon_folder(hold_folder())  # where there is none, nothing happens
     monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
-    abandon_folder()
-    abandon_folder()
+    first, last = hold_folder(), hold_folder()
+    assert first is not None
+    assert last is not None
 
+    abandon_folder(first)
+    assert folder.exists()
+    abandon_folder(last)
     assert not folder.exists()
+    os.close(first)
+    os.close(last)
+
+
+def test_a_worker_that_was_killed_holds_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "metrics"))
+    (tmp_path / "metrics").mkdir()
+    killed, held = hold_folder(), hold_folder()
+    assert killed is not None
+    assert held is not None
+    os.close(killed)  # as the kernel does, though nobody has waited for the process yet
+
+    abandon_folder(held)
+    os.close(held)
+
+    assert not (tmp_path / "metrics").exists()
