@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -159,6 +160,18 @@ def ours(garbage: list[object]) -> Counter[str]:
     return Counter(kind for kind in kinds if kind.startswith("edge."))
 
 
+async def leaves_nothing(ask_all: Callable[[], Awaitable[None]]) -> None:
+    """Ask twice: what is made at the first time may stay, and nothing of the second."""
+    await ask_all()
+    before = alive()
+    with saved_garbage() as garbage:
+        await ask_all()
+    after = alive()
+
+    assert ours(garbage) == {}
+    assert after <= before
+
+
 @asynccontextmanager
 async def gateway_for(script: Script, **tables: str) -> AsyncGenerator[RunningGateway]:
     async with (
@@ -194,32 +207,21 @@ def tasks() -> Iterator[trio.lowlevel.Task]:
 
 
 @pytest.mark.parametrize("name", WAYS)
-async def test_no_cycle_is_left_by_requests(name: str) -> None:
+async def test_nothing_is_left_by_requests(name: str) -> None:
     way = WAYS[name]
     async with gateway_for(way.script, **way.tables) as edge:
-        await serve(edge, way)  # what is made at the first time may stay
-        before = alive()
-        with saved_garbage() as garbage:
-            await serve(edge, way)
-        after = alive()
-
-    assert ours(garbage) == {}
-    assert after <= before
+        await leaves_nothing(partial(serve, edge, way))
 
 
 @pytest.mark.parametrize("form", RENDERED)
-async def test_no_cycle_is_left_by_calls_that_are_text(form: str) -> None:
+async def test_nothing_is_left_by_calls_that_are_text(form: str) -> None:
     way = Way(streams("Sure. ", RENDERED[form]([("ping", {})])))
     async with gateway_for(way.script) as edge:
-        await serve(edge, way)
-        with saved_garbage() as garbage:
-            await serve(edge, way)
-
-    assert ours(garbage) == {}
+        await leaves_nothing(partial(serve, edge, way))
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/runs", "/metrics", "/nothing", "/v1/nothing"])
-async def test_no_cycle_is_left_by_other_requests(path: str) -> None:
+async def test_nothing_is_left_by_other_requests(path: str) -> None:
     async def ask_all() -> None:
         async with connect(edge.url) as client:
             for _ in range(TIMES):
@@ -227,14 +229,7 @@ async def test_no_cycle_is_left_by_other_requests(path: str) -> None:
         await no_clients()
 
     async with gateway_for(words) as edge:
-        await ask_all()
-        before = alive()
-        with saved_garbage() as garbage:
-            await ask_all()
-        after = alive()
-
-    assert ours(garbage) == {}
-    assert after <= before
+        await leaves_nothing(ask_all)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +237,7 @@ async def test_no_cycle_is_left_by_other_requests(path: str) -> None:
     [b"GARBAGE\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
     ids=["garbage", "hostless", "h2"],
 )
-async def test_no_cycle_is_left_by_what_is_no_http(head: bytes) -> None:
+async def test_nothing_is_left_by_what_is_no_http(head: bytes) -> None:
     async def ask_all() -> None:
         for _ in range(TIMES):
             async with connect(edge.url) as client:
@@ -251,18 +246,11 @@ async def test_no_cycle_is_left_by_what_is_no_http(head: bytes) -> None:
         await no_clients()
 
     async with gateway_for(words) as edge:
-        await ask_all()
-        before = alive()
-        with saved_garbage() as garbage:
-            await ask_all()
-        after = alive()
-
-    assert ours(garbage) == {}
-    assert after <= before
+        await leaves_nothing(ask_all)
 
 
 @pytest.mark.parametrize("script", SOCKET_SCRIPTS.values(), ids=SOCKET_SCRIPTS)
-async def test_no_cycle_is_left_by_runs_of_a_socket(script: Script) -> None:
+async def test_nothing_is_left_by_runs_of_a_socket(script: Script) -> None:
     async def ask_all() -> None:
         async with open_socket(edge.url, CHAT) as client:
             for number in range(TIMES):
@@ -275,11 +263,4 @@ async def test_no_cycle_is_left_by_runs_of_a_socket(script: Script) -> None:
         await no_clients()
 
     async with gateway_for(script) as edge:
-        await ask_all()
-        before = alive()
-        with saved_garbage() as garbage:
-            await ask_all()
-        after = alive()
-
-    assert ours(garbage) == {}
-    assert after <= before
+        await leaves_nothing(ask_all)
