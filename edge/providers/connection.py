@@ -78,8 +78,7 @@ class Connection:
         parser = self.parser
 
         def parse(data: bytes) -> bool:
-            parser.feed(data)
-            body = parser.take()
+            body = parser.decode(data)
             goes_on = take(body) if body else True
             return goes_on and not parser.complete and parser.fault is None
 

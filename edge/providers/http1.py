@@ -79,7 +79,8 @@ class AnswerParser:
         """Take in what one read brought; not empty."""
         self.begun = True
         if self.head_done:
-            self._feed_body(data)
+            self._parse(data)
+            self._bound_framing(data)
         else:
             self._feed_head(data)
 
@@ -94,6 +95,16 @@ class AnswerParser:
             self.complete = True
         else:
             self.fault = "closed the connection before the end of its answer"
+
+    def decode(self, data: bytes) -> bytes:
+        """The body bytes of what one read brought behind the head: ``feed`` and ``take`` in one."""
+        parts = self._parts
+        self._parse(data)
+        if len(parts) == 1:
+            self._room = self._max_head_bytes
+            return parts.pop()
+        self._bound_framing(data)
+        return self.take()
 
     def take(self) -> bytes:
         """The body bytes that are there, as one; empty if none are."""
@@ -130,8 +141,7 @@ class AnswerParser:
         elif self.fault is None:
             self.fault = f"sent a head of more than {self._max_head_bytes} bytes"
 
-    def _feed_body(self, data: bytes) -> None:
-        self._parse(data)
+    def _bound_framing(self, data: bytes) -> None:
         if self._parts:
             self._room = self._max_head_bytes
             return

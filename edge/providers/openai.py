@@ -165,12 +165,18 @@ class ChatExchange:
             if payloads and (chunks := self._decode(payloads)):
                 return chunks
 
-    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:
+    async def receive_each(self, take: Callable[[Sequence[Chunk]], bool]) -> None:
         """See :class:`~edge.providers.port.ChunkStream`."""
 
+        decoder, texts_of = self._decoder, self._same_text.texts_of
+
         def decode_and_take(data: bytes) -> bool:
+            if decoder.is_between:
+                texts = texts_of(data, decoder.max_event_bytes)
+                if texts is not None:
+                    return take(texts)
             try:
-                payloads = self._decoder.feed(data)
+                payloads = decoder.feed(data)
                 chunks = self._decode(payloads) if payloads else None
             except ProviderError as fault:
                 self._fault = self._mine(fault)

@@ -63,7 +63,7 @@ class ChunkStream(Protocol):
         """
         ...
 
-    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:
+    async def receive_each(self, take: Callable[[Sequence[Chunk]], bool]) -> None:
         """Give ``take`` the chunks of each read, without waking the task, while it returns True.
 
         A quicker way, and never the whole one: it may return at any time, and at once;

@@ -12,7 +12,7 @@ request for a JSON Schema is answered with a value of that schema.
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +123,7 @@ class _SimulatedStream:
         await trio.sleep(self._pause_s if _says_something(chunk) else 0.0)
         return [chunk]
 
-    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:
+    async def receive_each(self, take: Callable[[Sequence[Chunk]], bool]) -> None:
         """Nothing is quicker here: chunks are made one at a time."""
 
 

@@ -219,7 +219,8 @@ class StreamedAnswer:
             self.shown_chars += len(text)
         is_sent = self._reply.write_now(data)
         self._left(data, now)
-        self._is_behind = not is_sent
+        if not is_sent:
+            self._is_behind = True
         return is_sent
 
     async def settle(self) -> None:

@@ -4,10 +4,12 @@ The attempt's row is written on every way out, and the slot goes back in a ``fin
 not wait, after the provider's connection has been closed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+import trio
 
 from edge.core.collect import Collector
 from edge.core.collected import CollectedOutput
@@ -277,6 +279,7 @@ class _Intake:
         self._collector = Collector()
         self._max_held = run.policy.max_held_bytes
         self._complete = False
+        self._progress = trio.current_time  # then the deadline's, which counts from what came last
 
     @property
     def usage(self) -> dict[str, Any] | None:
@@ -291,12 +294,10 @@ class _Intake:
     async def take_all(self, stream: ChunkStream, deadline: AttemptDeadline) -> None:
         """Read the stream to its end."""
 
-        def take(chunks: list[Chunk]) -> bool:
-            return self._take(chunks, deadline.progress())
-
+        self._progress = deadline.progress
         while chunks := await stream.receive():
-            if take(chunks):
-                await stream.receive_each(take)
+            if self._take(chunks):
+                await stream.receive_each(self._take)
             await self._answer.settle()
         self._complete = stream.complete
 
@@ -316,12 +317,13 @@ class _Intake:
         run = self._run
         return read_calls(self._read_back(output), run.compiled.contract, run.policy)
 
-    def _take(self, chunks: list[Chunk], now: float) -> bool:
+    def _take(self, chunks: Sequence[Chunk]) -> bool:
         """Take what one read brought; returns whether nothing waits for the client.
 
         Nearly all chunks are a piece of text in mid-answer: those take the short way, on which no
         event is made.
         """
+        now = self._progress()
         if self._traced and self._run.mirror is not None:
             self._run.mirror.received([*map(whole_chunk, chunks)], live=self._live)
         if self._run.phase == "waiting" and any(map(says_something, chunks)):
@@ -339,7 +341,7 @@ class _Intake:
         self._bound()
         return goes_on
 
-    def _events(self, texts: list[str], chunks: list[Chunk]) -> list[StreamEvent]:
+    def _events(self, texts: list[str], chunks: Sequence[Chunk]) -> list[StreamEvent]:
         """The events of one read, whose first chunks have passed on already, as these texts."""
         feed = self._normalizer.feed
         events: list[StreamEvent] = [TextDelta(text) for text in texts if text]

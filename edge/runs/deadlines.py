@@ -44,7 +44,7 @@ class AttemptDeadline:
             ``first_token_timeout`` or ``idle_timeout``.
     """
 
-    __slots__ = ("_coarse_s", "_idle_s", "_move_at", "_provider", "_started", "scope")
+    __slots__ = ("_clock", "_coarse_s", "_idle_s", "_move_at", "_provider", "_started", "scope")
 
     def __init__(self, timeouts: AttemptTimeouts, *, provider: str = "") -> None:
         self._provider = provider
@@ -52,7 +52,8 @@ class AttemptDeadline:
         self._coarse_s = min(timeouts.idle_s * COARSENESS, 1.0)
         self._started = False
         self._move_at = 0.0
-        self.scope = trio.CancelScope(deadline=trio.current_time() + timeouts.first_token_s)
+        self._clock = trio.lowlevel.current_clock().current_time
+        self.scope = trio.CancelScope(deadline=self._clock() + timeouts.first_token_s)
 
     def __enter__(self) -> Self:
         self.scope.__enter__()
@@ -60,7 +61,7 @@ class AttemptDeadline:
 
     def progress(self) -> float:
         """Content has come; returns the time, since most who say so want to know it too."""
-        now = trio.current_time()
+        now = self._clock()
         if now >= self._move_at:
             self._started = True
             self._move_at = now + self._coarse_s

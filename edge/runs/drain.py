@@ -18,7 +18,7 @@ provider's connection has been closed, as it does for any other provider.
 Providers with ``on_give_up = "cancel"`` are opened directly and pay for none of this.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
@@ -191,7 +191,7 @@ class DrainableStream:
         self._ended = not chunks
         return chunks
 
-    async def receive_each(self, take: Callable[[list[Chunk]], bool]) -> None:
+    async def receive_each(self, take: Callable[[Sequence[Chunk]], bool]) -> None:
         """Nothing is quicker here: another task reads."""
 
     async def __aexit__(

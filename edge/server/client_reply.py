@@ -72,10 +72,16 @@ class SocketWriter:
         if self._unsent:
             self._unsent += data
             return False
-        sent = self._send_now(data) if data else 0
-        if sent < len(data):
-            self._unsent += data[sent:]
-        return not self._unsent
+        if not data:
+            return True
+        try:
+            sent = self._send(data)
+        except OSError as error:
+            sent = self._failed(error)
+        if sent == len(data):
+            return True
+        self._unsent += data[sent:]
+        return False
 
     def write_nowait(self, data: bytes) -> None:
         """Give ``data`` to the kernel, or keep it until the next write; never raises."""
@@ -104,11 +110,15 @@ class SocketWriter:
     def _send_now(self, data: bytes | bytearray) -> int:
         try:
             return self._send(data)
-        except BlockingIOError:
+        except OSError as error:
+            return self._failed(error)
+
+    def _failed(self, error: OSError) -> int:
+        """What a send that failed has sent, if the client is still there."""
+        if isinstance(error, BlockingIOError):
             return 0
-        except OSError:
-            self._give_up()
-            raise ClientGone("the client has closed its connection") from None
+        self._give_up()
+        raise ClientGone("the client has closed its connection") from None
 
     def _give_up(self) -> None:
         self.gone = True
@@ -254,6 +264,8 @@ class ClientReply:
         """See :class:`edge.runs.reply.Reply`; raises as :meth:`write` does."""
         if self._ended or not self.started:
             raise RuntimeError("a body is written between start and finish")
+        if self._chunked and data:
+            return self._writer.write_now(b"%x\r\n%b\r\n" % (len(data), data))
         return self._writer.write_now(self._frame(data))
 
     def _frame(self, data: bytes) -> bytes:

@@ -9,11 +9,15 @@ place, since JSON has no context. So only the string is decoded.
 What is remembered is checked once by putting another text between the same bytes and decoding
 that in full. Anything else (a role, a finish, usage, log probabilities, a call, another choice)
 is not remembered and is decoded in full, always.
+
+A read that holds such chunks and nothing else need not even be cut into events: no JSON string
+holds a line feed, so if what stands between the known bytes is a string, the events are whole.
 """
 
 from typing import Any
 
 import orjson
+from orjson import loads
 
 from edge.wire.openai_chunks import decode_chunk
 
@@ -26,11 +30,13 @@ _MOST_IN_VAIN = 8
 class SameText:
     """Reads the payloads of one stream: ``text_of`` each, and ``learn`` what had to be decoded."""
 
-    __slots__ = ("_after", "_before", "_least", "_left")
+    __slots__ = ("_after", "_before", "_begin", "_end", "_least", "_left")
 
     def __init__(self) -> None:
         self._before = b""
         self._after = b""
+        self._begin = b""  # the same two as they stand in the stream, with the text's quotes
+        self._end = b""
         self._least = -1  # bytes of the shortest payload that can be alike; negative: none is known
         self._left = _MOST_IN_VAIN
 
@@ -42,13 +48,38 @@ class SameText:
         if not (payload.startswith(before) and payload.endswith(after)):
             return None
         try:
-            text = orjson.loads(payload[len(before) : len(payload) - len(after)])
+            text = loads(payload[len(before) : len(payload) - len(after)])
         except orjson.JSONDecodeError:
             return None
         if type(text) is not str or not text:
             return None
         self._left = _MOST_IN_VAIN
         return text
+
+    def texts_of(self, data: bytes, max_bytes: int) -> list[str] | None:
+        """The texts of a read, behind a whole event, that is made of such payloads alone.
+
+        None where it is not, or is longer than ``max_bytes``, which bound each event: then it is
+        to be cut.
+        """
+        begin, end = self._begin, self._end
+        if not begin or not (data.startswith(begin) and data.endswith(end)):
+            return None
+        if not len(begin) + len(end) < len(data) <= max_bytes:
+            return None
+        # Quotes are on both sides, so what is JSON there is a string.
+        strings = data[len(begin) - 1 : len(data) - len(end) + 1]
+        try:
+            if b"\n" not in strings:
+                texts = [loads(strings)]
+            else:
+                texts = [loads(b'"%b"' % each) for each in strings[1:-1].split(end + begin)]
+        except orjson.JSONDecodeError:
+            return None
+        if "" in texts:
+            return None
+        self._left = _MOST_IN_VAIN
+        return texts
 
     def learn(self, payload: bytes, chunk: dict[str, Any]) -> None:
         """Remember the shape of a decoded chunk, if it is one of a piece of text of choice 0."""
@@ -66,6 +97,7 @@ class SameText:
         before, after = payload[:begin], payload[begin + len(literal) :]
         if _stands_for_text(before, after, chunk):
             self._before, self._after = before, after
+            self._begin, self._end = b'data: %b"' % before, b'"%b\n\n' % after
             self._least = len(before) + len(after) + 2
 
 

@@ -41,6 +41,8 @@ class SseDecoder:
 
     Attributes:
         max_event_bytes: bound of one event's payload and of any one line.
+        is_between: whether the last read ended with an event, and left nothing over; a read that
+            is whole events and nothing else may then be left out.
     """
 
     def __init__(self, *, max_event_bytes: int = 8 * 1024 * 1024) -> None:
@@ -50,7 +52,7 @@ class SseDecoder:
         self._data_bytes = 0
         self._after_cr = False  # a line feed that comes next belongs to that CR
         self._at_start = True
-        self._is_between = False  # the last read ended with an event, and left nothing over
+        self.is_between = False
         self._fault: ProviderProtocolError | None = None
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -60,11 +62,11 @@ class SseDecoder:
             ProviderProtocolError: an event is longer than ``max_event_bytes``. Events before it
                 are handed out first.
         """
-        if self._is_between and self._is_one_line(data):
+        if self.is_between and self._is_one_line(data):
             return [data[6:-2]]
-        self._is_between = False
+        self.is_between = False
         events = self._feed(data)
-        self._is_between = not (
+        self.is_between = not (
             self._line or self._data or self._after_cr or self._at_start or self._fault
         )
         return events

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from edge.errors import ProviderProtocolError
 from edge.wire.openai_chunks import decode_chunk
 from edge.wire.same_text import SameText
+from edge.wire.sse import SseDecoder
 
 
 def chunk(text: Any = "x", *, choice: Any = None, delta: Any = None, **top: Any) -> dict[str, Any]:
@@ -83,6 +85,82 @@ def test_what_is_no_single_string_is_decoded_in_full(middle: bytes) -> None:
     assert same.text_of(before + b'"b"' + after) == "b"
 
     assert same.text_of(before + middle + after) is None
+
+
+BEFORE, AFTER = compact(chunk("?")).split(b'"?"')
+
+
+def after_a_chunk() -> SameText:
+    """One that has been shown a chunk of the usual shape."""
+    same = SameText()
+    read(same, BEFORE + b'"a"' + AFTER)
+    return same
+
+
+def as_events(*literals: bytes) -> bytes:
+    """A read of chunks of that shape, with these bytes where the text stands."""
+    return b"".join(b"data: " + BEFORE + each + AFTER + b"\n\n" for each in literals)
+
+
+def test_a_read_of_such_chunks_is_told_by_its_texts() -> None:
+    same = after_a_chunk()
+
+    assert same.texts_of(as_events(b'"b"'), 9999) == ["b"]
+    assert same.texts_of(as_events(b'" \\n"', b'"c"', '"é"'.encode()), 9999) == [" \n", "c", "é"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        as_events(b'"b"')[:-1],
+        as_events(b'"b"') + b"data: [DONE]\n\n",
+        as_events(b'"b"').replace(b"\n", b"\r\n"),
+        as_events(b'"b"', b'""'),
+        as_events(b'""'),
+        as_events(b'\n"b"'),
+        as_events(b'"b"\n'),
+        as_events(b'"b"', b'\n"b"'),
+        as_events(b'"b"', b'"c"').replace(b"\n\ndata", b"\n\n\ndata"),
+        as_events(b'"b"', b'"c"').replace(b"\n\ndata", b"\ndata"),
+        as_events(b'"b"', b'"c"').replace(b"\n\ndata", b"\n\nid: 1\ndata"),
+        b"",
+    ],
+)
+def test_a_read_with_anything_else_in_it_is_to_be_cut(data: bytes) -> None:
+    assert after_a_chunk().texts_of(data, 9999) is None
+
+
+def test_a_read_that_may_hold_too_long_an_event_is_to_be_cut() -> None:
+    data = as_events(b'"b"')
+    assert after_a_chunk().texts_of(data, len(data)) == ["b"]
+    assert after_a_chunk().texts_of(data, len(data) - 1) is None
+
+
+@given(
+    st.lists(
+        st.sampled_from([*FORGED, b'"b"', b'" c"', b'"\n"', b'"', b"\n\n", b"data: "])
+        | st.text(max_size=2).map(compact),
+        min_size=1,
+        max_size=4,
+    )
+)
+@settings(max_examples=300)
+def test_a_read_told_by_its_texts_is_what_its_events_say(literals: list[bytes]) -> None:
+    data = as_events(*literals)
+    texts = after_a_chunk().texts_of(data, 9999)
+    if texts is not None:
+        told = [decode_chunk(payload) for payload in SseDecoder().feed(data)]
+        assert told == [json.loads(BEFORE + compact(text) + AFTER) for text in texts]
+    else:
+        assert not all(map(is_text, literals))
+
+
+def is_text(literal: bytes) -> bool:
+    """Whether it is a JSON string with something in it, and no more than that."""
+    try:
+        return literal[:1] == b'"' == literal[-1:] and bool(orjson.loads(literal))
+    except ValueError:
+        return False
 
 
 def test_a_key_that_is_spelt_otherwise_is_not_taken_for_the_text() -> None:

@@ -94,9 +94,12 @@ class TextReader(MarkupReader):
         self._wrapper = ""
         self._messages: MessageReader | None = None
         self._sieve: Sieve | None = None
+        self._flows: bool | None = None  # whether it is in mid-answer; None: to be found out
+        self._passed_on = ""  # the last piece that passed on, of which the scanner is to be told
 
     def feed(self, text: str) -> list[StreamEvent]:
         """The events of a piece of content; often one, at times none."""
+        self._end_flow()
         sieve = self._sieve
         if sieve is not None and text and sieve(text) is None:
             return self._straight(text)
@@ -111,19 +114,22 @@ class TextReader(MarkupReader):
 
         None where it is not as simple as that; then nothing has happened, and it is to be fed.
         """
-        sieve, outbox = self._sieve, self.outbox
-        if sieve is None or self._closing or not outbox.is_mid_answer or self._field.is_waiting:
+        if self._flows is None:
+            self._flows = self._is_mid_answer and not self._closing
+        sieve = self._sieve
+        if sieve is None or not self._flows or sieve(text) is not None:
             return None
-        if sieve(text) is not None:
-            return None
-        self._scanner.passed_plain(text)
-        if text[-1] not in BLANK and not outbox.gap:
+        # Of all that passes the scanner only needs the last piece.
+        self._passed_on = text
+        if text[-1] not in BLANK and not self.outbox.gap:
             return text
+        self._scanner.passed_plain(text)
         self._sieve = self._scanner.sieve()
-        return outbox.go_on(text)
+        return self.outbox.go_on(text)
 
     def feed_reasoning(self, text: str) -> list[StreamEvent]:
         """The events of a piece of the provider's reasoning field."""
+        self._end_flow()
         return self._field.feed(text) if text else []
 
     def finish(self, *, truncated: bool, native_calls: bool = False) -> list[StreamEvent]:
@@ -134,6 +140,7 @@ class TextReader(MarkupReader):
             native_calls: whether the answer also holds native calls; what looks like a call in
                 reasoning is a draft then.
         """
+        self._end_flow()
         ending = Ending.CUT if truncated else Ending.STOP
         self._run(ending)
         self.outbox.finish()
@@ -141,13 +148,25 @@ class TextReader(MarkupReader):
         alone = not (native_calls or self.outbox.has_spoken)
         return self._field.finish(ending, alone=alone) + events
 
+    @property
+    def _is_mid_answer(self) -> bool:
+        """Whether more text has only the white space before it to wait for."""
+        return self.outbox.is_mid_answer and not self._field.is_waiting
+
+    def _end_flow(self) -> None:
+        """Something else than :meth:`pass_on` comes, which may change all that it looks at."""
+        self._flows = None
+        if self._passed_on:
+            self._scanner.passed_plain(self._passed_on)
+            self._passed_on = ""
+
     def _straight(self, text: str) -> list[StreamEvent]:
         """The hot path: text in which no marker can begin."""
         self._scanner.passed_plain(text)
         outbox = self.outbox
         if text[-1] in BLANK or not outbox.is_clear:
             self._sieve = self._scanner.sieve()
-            if outbox.is_mid_answer and not self._field.is_waiting:
+            if self._is_mid_answer:
                 text = outbox.go_on(text)
                 return [TextDelta(text, self._choice)] if text else []
             outbox.text(text)
