@@ -169,6 +169,7 @@ class Gateway:
         async with trio.open_nursery() as nursery:
             closing = trio.Event()
             await nursery.start(self.common.watch.run)
+            await nursery.start(self.common.heartbeats.run)
             await nursery.start(self.common.drainer.run)
             await nursery.start(self.common.hub.run)
             nursery.start_soon(self._go_down, shutdown, closing)

@@ -29,6 +29,7 @@ from edge.runs.attempt import Attempts, ProviderOptions
 from edge.runs.deadlines import AttemptTimeouts
 from edge.runs.dispatch import Dispatcher
 from edge.runs.drain import Drainer, DrainTerms
+from edge.runs.heartbeats import Heartbeats
 from edge.runs.mirror import MirrorHub
 from edge.runs.observers import Observers
 from edge.runs.registry import Registry
@@ -57,6 +58,7 @@ class Common:
         leaving: set when the gateway is to go down.
         created: when it began to serve, seconds since 1970.
         watch: reads the providers' answers.
+        heartbeats: keeps waiting clients alive.
     """
 
     registry: Registry
@@ -68,6 +70,7 @@ class Common:
     leaving: trio.Event
     created: int
     watch: Watch = field(default_factory=Watch)
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,15 @@ class Generation:
         options = {each.name: _options(each) for each in settings.providers}
         observers, registry = common.observers, common.registry
         attempts = Attempts(dispatcher, observers, options, common.drainer)
-        desk = Desk(registry, observers, common.admission, dispatcher, attempts, random.random)
+        desk = Desk(
+            registry,
+            observers,
+            common.admission,
+            dispatcher,
+            attempts,
+            common.heartbeats,
+            random.random,
+        )
         doorkeeper = _doorkeeper(settings)
         common.metrics.know(_models(routes))
         policies = {route.model: route.output for route in settings.routes}

@@ -167,7 +167,6 @@ class ChatExchange:
 
     async def receive_each(self, take: Callable[[Sequence[Chunk]], bool]) -> None:
         """See :class:`~edge.providers.port.ChunkStream`."""
-
         decoder, texts_of = self._decoder, self._same_text.texts_of
 
         def decode_and_take(data: bytes) -> bool:

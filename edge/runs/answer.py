@@ -30,7 +30,7 @@ from edge.core.stream_events import (
 from edge.runs.books import AttemptRecord
 from edge.runs.observers import Observers
 from edge.runs.registry import ChatRun, Run
-from edge.runs.reply import ClientGone, Reply
+from edge.runs.reply import Reply
 from edge.wire.sse import HEARTBEAT
 from edge.wire.strict_json import encode
 
@@ -66,8 +66,8 @@ class Answer(Protocol):
         """Characters of the present attempt that have left and are not held."""
         ...
 
-    def offer(self, events: Sequence[StreamEvent]) -> bool:
-        """Events as they come; what may leave now leaves now.
+    def offer(self, events: Sequence[StreamEvent], *, last: bool = False) -> bool:
+        """Events as they come; what may leave now leaves now, and the ``last`` with what follows.
 
         Returns whether more may be offered at once; if not, :meth:`settle` comes first.
         """
@@ -85,7 +85,7 @@ class Answer(Protocol):
         ...
 
     async def deliver(self, output: CollectedOutput) -> None:
-        """The rest of a sound answer, and its end."""
+        """What waits, the rest of a sound answer, and its end."""
         ...
 
 
@@ -143,7 +143,7 @@ class StreamedAnswer:
     """Chunks over SSE.
 
     Attributes:
-        client_gone: the client was found gone by a heartbeat.
+        last_write: when bytes were last given to the client, in trio's clock.
     """
 
     def __init__(self, run: ChatRun, reply: Reply, observers: Observers) -> None:
@@ -162,9 +162,8 @@ class StreamedAnswer:
         self._waiting = b""
         self._is_behind = False
         self._text_flows = False  # text has been shown, and more of it may follow as it comes
-        self._last_write = trio.current_time()
+        self.last_write = trio.current_time()
         self.shown_chars = 0
-        self.client_gone = False
 
     @property
     def is_live(self) -> bool:
@@ -185,7 +184,7 @@ class StreamedAnswer:
         self._allowed = self._kinds_that_may_leave(hold_text=hold_text)
         self.shown_chars = 0
 
-    def offer(self, events: Sequence[StreamEvent]) -> bool:
+    def offer(self, events: Sequence[StreamEvent], *, last: bool = False) -> bool:
         """See :class:`Answer`."""
         allowed = self._allowed
         live = [event for event in events if type(event) in allowed]
@@ -196,7 +195,8 @@ class StreamedAnswer:
             return True
         self._note_shown(live)
         is_sent = False
-        if self._reply.started:
+        data, self._waiting = self._waiting + data, b""
+        if self._reply.started and not last:
             is_sent = self._reply.write_now(data)
             self._left(data, trio.current_time())
         else:
@@ -235,25 +235,15 @@ class StreamedAnswer:
         rest = replace(output, choices=tuple(self._rest(choice) for choice in output.choices))
         events = events_of(rest)
         data = self._emitter.feed(events) + self._emitter.finish(output.usage)
+        data, self._waiting = self._waiting + data, b""
         await self._write(data, last=True)
         if self._trace.on:
             self._trace.tell(events)
 
-    async def beat(self, scope: trio.CancelScope) -> None:
-        """Send a comment whenever nothing was written for ``heartbeat_s``; ends with ``scope``."""
-        every = self._run.policy.heartbeat_s
-        while True:
-            await trio.sleep_until(self._last_write + every)
-            if self._writing:
-                # A write is under way, so it is we who wait for the client.
-                await trio.sleep(every)
-            elif trio.current_time() >= self._last_write + every:
-                try:
-                    await self._write(HEARTBEAT, commits=False)
-                except ClientGone:
-                    self.client_gone = True
-                    scope.cancel()
-                    return
+    async def beat(self) -> None:
+        """Send a comment; see :class:`~edge.runs.heartbeats.Heart`."""
+        if not self._writing:  # else it is we who wait for the client
+            await self._write(HEARTBEAT, commits=False)
 
     def _kinds_that_may_leave(self, *, hold_text: bool) -> frozenset[type[StreamEvent]]:
         """Kinds of events that need not wait for the verdict in the present attempt."""
@@ -302,13 +292,13 @@ class StreamedAnswer:
                 await self._reply.write(data)
         finally:
             self._writing -= 1
-        now = self._last_write = trio.current_time()
+        now = self.last_write = trio.current_time()
         if commits:
             self._left(data, now)
 
     def _left(self, data: bytes, now: float) -> None:
         """These bytes of the answer are on their way to the client."""
-        self._last_write = now
+        self.last_write = now
         record = self._record
         if data and record is not None:
             record.released()
@@ -339,7 +329,7 @@ class WholeAnswer:
         """See :class:`Answer`."""
         self._record = record
 
-    def offer(self, events: Sequence[StreamEvent]) -> bool:
+    def offer(self, events: Sequence[StreamEvent], *, last: bool = False) -> bool:  # noqa: ARG002
         """Everything waits."""
         if self._trace.on and self._run.mirror is not None:
             self._run.mirror.held(events)

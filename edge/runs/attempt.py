@@ -185,6 +185,7 @@ class Attempts:
             record.output = verdict.output
             if isinstance(verdict, Invalid):
                 reasons = verdict.reasons
+                await answer.settle()  # what was offered last has left, whatever becomes of it
             else:
                 record.text_repairs = verdict.repairs
         if reasons and run.policy.validate == "enforce":
@@ -293,7 +294,6 @@ class _Intake:
 
     async def take_all(self, stream: ChunkStream, deadline: AttemptDeadline) -> None:
         """Read the stream to its end."""
-
         self._progress = deadline.progress
         while chunks := await stream.receive():
             if self._take(chunks):
@@ -308,8 +308,7 @@ class _Intake:
                 "the provider's stream ended without a finish reason and without [DONE]",
                 provider=self._record.provider,
             )
-        self._take_events(self._normalizer.finish())
-        await self._answer.settle()
+        self._take_events(self._normalizer.finish(), last=True)
         output = self._collector.output()
         if self._read_back is None:
             return output
@@ -349,11 +348,11 @@ class _Intake:
             events += feed(chunk)
         return events
 
-    def _take_events(self, events: list[StreamEvent]) -> bool:
+    def _take_events(self, events: list[StreamEvent], *, last: bool = False) -> bool:
         goes_on = True
         if events:
             self._collector.feed(events)
-            goes_on = self._answer.offer(events)
+            goes_on = self._answer.offer(events, last=last)
         self._bound()
         return goes_on
 

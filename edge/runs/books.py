@@ -332,7 +332,7 @@ def interruption(run: Run) -> tuple[AttemptStatus, str]:
     """Status and category of what was cut short, read off the run's scope."""
     if run.stopped_by is not None:
         return "cancelled", run.stopped_by.type
-    if run.scope.cancel_called:
+    if run.scope.cancel_called and not run.found_gone:
         return "timeout", "run_timeout"
     return "cancelled", "give_up"
 

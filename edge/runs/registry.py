@@ -42,6 +42,7 @@ class Run:
         scope: the run's cancel scope; its deadline is ``run_timeout_s``.
         stopped_by: the error to tell the client when ``scope`` was cancelled on purpose.
         cancelled_at: when it was first known that the run is to end before its time.
+        found_gone: a write has found that the client is gone, and cancelled ``scope``.
         delivered: the client has its whole answer, though the run may still be winding up; from
             then on its leaving is no give-up.
         decided: the error that the run ends in, from when nothing more is tried; the last row says
@@ -69,6 +70,7 @@ class Run:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     stopped_by: EdgeError | None = None
     cancelled_at: float | None = None
+    found_gone: bool = False
     delivered: bool = False
     decided: EdgeError | None = None
     draining: bool = False
@@ -86,6 +88,12 @@ class Run:
             self.stopped_by = error
         self.note_cancelled()
         self.scope.cancel(reason=error.type)
+
+    def client_left(self) -> None:
+        """Cancel the run because a write has found that its client is gone."""
+        self.found_gone = True
+        self.note_cancelled()
+        self.scope.cancel()
 
     def note_cancelled(self) -> None:
         """Somebody cancels the run, or its client was found to have gone."""

@@ -6,6 +6,7 @@ the run's own cancel scope, with its deadline; cancelling a run by its id cancel
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,6 +21,7 @@ from edge.runs.answer import StreamedAnswer, open_answer
 from edge.runs.attempt import AttemptPlan, Attempts
 from edge.runs.books import AttemptRecord, RunBook
 from edge.runs.dispatch import Dispatcher
+from edge.runs.heartbeats import Heartbeats
 from edge.runs.observers import Observers
 from edge.runs.registry import ChatRun, Registry, Run
 from edge.runs.reply import ClientGone, Reply
@@ -37,6 +39,7 @@ class Desk:
     admission: Admission
     dispatcher: Dispatcher
     attempts: Attempts
+    heartbeats: Heartbeats
     jitter: Callable[[], float]
 
 
@@ -80,31 +83,27 @@ async def carry(
     with RunBook(run, desk.registry, desk.observers):
         run.scope.deadline = run.started_at + run.policy.run_timeout_s
         failure: EdgeError | ClientGone | None = None
-        with run.scope:
-            waiting = _admitted(run, desk, retries, attempt)
-            failure = await (waiting if heart is None else _with_heartbeats(waiting, heart))
+        with run.scope, _kept_alive(run, desk, heart):
+            failure = await _admitted(run, desk, retries, attempt)
         if run.scope.cancelled_caught and not run.delivered:
-            late = RunTimeout(
-                f"the run took longer than {run.policy.run_timeout_s:g} s", spent=True
-            )
-            failure = run.decided or run.stopped_by or late
+            failure = _why_cancelled(run)
         if failure is not None:
             raise failure
 
 
-async def _with_heartbeats(
-    waiting: Awaitable[EdgeError | ClientGone | None], heart: StreamedAnswer
-) -> EdgeError | ClientGone | None:
-    """Let the run through; a streaming client is kept alive while it waits.
+def _kept_alive(run: Run, desk: Desk, heart: StreamedAnswer | None) -> AbstractContextManager[None]:
+    """A streaming client is kept alive while it waits, and one that is not there is noticed."""
+    if heart is None:
+        return nullcontext()
+    return desk.heartbeats.keep(heart, run.policy.heartbeat_s, run.client_left)
 
-    Failures are returned, since a nursery would wrap them in a group.
-    """
-    failure: EdgeError | ClientGone | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(heart.beat, nursery.cancel_scope)
-        failure = await waiting
-        nursery.cancel_scope.cancel()
-    return ClientGone() if heart.client_gone else failure
+
+def _why_cancelled(run: Run) -> EdgeError | ClientGone:
+    """Who cancelled the run's own scope, or that its time is over."""
+    if run.found_gone:
+        return ClientGone()
+    late = RunTimeout(f"the run took longer than {run.policy.run_timeout_s:g} s", spent=True)
+    return run.decided or run.stopped_by or late
 
 
 async def _admitted(

@@ -182,7 +182,7 @@ class ClientReply:
         self._request_id = request_id
         self._bodyless = False
         self._chunked = False
-        self._left = 0
+        self._left = -1  # bytes that are still to come; negative where no length was told
         self._held_head = b""
         self._in_a_row = 0
         self._ended = False
@@ -205,15 +205,14 @@ class ClientReply:
         *,
         content_length: int | None = None,
     ) -> None:
-        """Send the head: ``headers``, names in lower case, then the framing, and a date.
+        """Make the head: ``headers``, names in lower case, then the framing, and a date.
 
         Framing headers among ``headers`` are left out: a provider's length is not ours.
 
-        With ``content_length`` the head waits for the body, and both leave in one write.
+        It leaves with the next write, though that may be empty: both in one system call.
 
         Raises:
             ValueError: a header holds a line break.
-            ClientGone: the client closed its connection, or read nothing for too long.
         """
         if self.started:
             raise RuntimeError("the answer has been started before")
@@ -222,12 +221,8 @@ class ClientReply:
             headers = [*headers, (REQUEST_ID, self._request_id().encode("ascii"))]
         if self.also:
             headers = [*headers, *self.also]
-        head = _head(status, headers, framing)
+        self._held_head = _head(status, headers, framing)
         self.started = True
-        if content_length is None and not self._bodyless:
-            await self._writer.write(head)
-        else:
-            self._held_head = head
 
     def _framing(self, status: int, content_length: int | None) -> bytes:
         self.closes = self._on_start()
@@ -242,7 +237,6 @@ class ClientReply:
             self._chunked = True
             framing = b"transfer-encoding: chunked\r\n"
         else:
-            self._left = -1
             self.closes = True
         return framing + b"connection: close\r\n" if self.closes else framing
 
@@ -264,21 +258,21 @@ class ClientReply:
         """See :class:`edge.runs.reply.Reply`; raises as :meth:`write` does."""
         if self._ended or not self.started:
             raise RuntimeError("a body is written between start and finish")
-        if self._chunked and data:
+        if self._chunked and data and not self._held_head:  # so are nearly all
             return self._writer.write_now(b"%x\r\n%b\r\n" % (len(data), data))
         return self._writer.write_now(self._frame(data))
 
     def _frame(self, data: bytes) -> bytes:
         """``data`` as it goes over the wire, behind the head if that is still here."""
-        if self._bodyless or not data:
-            return b""
-        if self._chunked:
-            return b"%x\r\n%b\r\n" % (len(data), data)
-        if self._left >= 0:
-            if len(data) > self._left:
-                raise RuntimeError("the body is longer than its Content-Length")
-            self._left -= len(data)
+        if self._bodyless:
+            data = b""
+        if 0 <= self._left < len(data):
+            raise RuntimeError("the body is longer than its Content-Length")
         head, self._held_head = self._held_head, b""
+        if self._left > 0:
+            self._left -= len(data)
+        if self._chunked and data:
+            return b"%b%x\r\n%b\r\n" % (head, len(data), data)
         return head + data if head else data
 
     async def finish(self, data: bytes = b"") -> None:
@@ -299,7 +293,7 @@ class ClientReply:
             # The first call was cancelled while it waited; what it had to send is still queued.
             await self._writer.drain()
         else:
-            last = self._frame(data) + (_LAST_CHUNK if self._chunked else self._held_head)
+            last = self._frame(data) + (_LAST_CHUNK if self._chunked else b"")
             self._ended = True
             await self._writer.write(last)
         self.finished = True

@@ -120,6 +120,7 @@ async def test_a_body_of_known_length_is_counted(pair: Pair) -> None:
 async def test_the_last_piece_and_the_end_leave_together(pair: Pair) -> None:
     answer = Answer(pair)
     await answer.reply.start(200, [])
+    await answer.reply.write(b"")
     answer.sent()
     await answer.reply.finish(b"abc")
 
@@ -136,11 +137,30 @@ async def test_a_head_with_a_known_length_leaves_with_the_body(pair: Pair) -> No
     assert answer.sent()[1] == b"abc"
 
 
-async def test_a_streamed_head_leaves_at_once(pair: Pair) -> None:
+@pytest.mark.parametrize("length", [None, 3])
+async def test_a_head_leaves_with_the_first_write_though_that_is_empty(
+    pair: Pair, length: int | None
+) -> None:
+    answer = Answer(pair)
+    await answer.reply.start(200, [], content_length=length)
+    await answer.reply.write(b"")
+    framing = b"content-length: 3" if length else b"transfer-encoding: chunked"
+    assert answer.sent() == (b"HTTP/1.1 200 OK\r\n" + framing, b"")
+
+    await answer.reply.finish(b"abc")
+    assert read_all(answer.client) == (b"abc" if length else b"3\r\nabc\r\n0\r\n\r\n")
+
+
+async def test_a_head_and_the_first_piece_leave_together(pair: Pair) -> None:
     answer = Answer(pair)
     await answer.reply.start(200, [])
+    assert answer.reply.started
+    assert read_all(answer.client) == b""
+    assert answer.reply.write_now(b"abc")
 
-    assert answer.sent() == (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked", b"")
+    wire = read_all(answer.client)
+    assert wire.endswith(b"\r\n\r\n3\r\nabc\r\n")
+    assert wire.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 async def test_without_chunks_the_body_ends_with_the_connection(pair: Pair) -> None:
