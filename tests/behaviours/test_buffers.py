@@ -133,6 +133,31 @@ async def test_after_shown_text_an_attempt_without_calls_is_set_apart() -> None:
     assert message(answer)["content"] == "First.\n\nSecond."
 
 
+@pytest.mark.parametrize("text", ["First. <tool", "<tool"])
+async def test_text_that_was_held_to_the_end_of_a_faulty_answer_leaves_before_the_next(
+    text: str,
+) -> None:
+    scripts = calls("pong", {}, text), streams("Second.")
+    async with (
+        openai_server(*scripts) as upstream,
+        gateway(upstream_config(upstream.base_url)) as edge,
+    ):
+        answer = await ask_once(edge.url, offered())
+
+    assert message(answer)["content"] == f"{text}\n\nSecond."
+
+
+async def test_text_that_was_held_to_the_end_of_a_faulty_answer_leaves_before_the_error() -> None:
+    async with openai_server(calls("pong", {}, "First. <tool")) as upstream:
+        config = upstream_config(upstream.base_url, output="max_attempts = 1")
+        async with gateway(config) as edge:
+            answer = await ask_once(edge.url, offered())
+
+    before, _ = answer.body.split(b'"error"')
+    chunks = [json.loads(each)["choices"][0]["delta"] for each in payloads(before)[:-1]]
+    assert "".join(delta.get("content", "") for delta in chunks) == "First. <tool"
+
+
 async def test_every_choice_is_held_and_judged_on_its_own() -> None:
     def of(index: int, delta: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": index, "delta": delta, "finish_reason": finish}

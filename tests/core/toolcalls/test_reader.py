@@ -188,6 +188,21 @@ def test_plain_text_in_mid_answer_passes_on() -> None:
     assert told == [", then", " or", " \nnot", None, "x", "y"]
 
 
+@pytest.mark.parametrize(("before", "is_marker"), [(", my", False), (", so:", True)])
+def test_what_passed_on_last_is_what_a_marker_stands_behind(before: str, is_marker: bool) -> None:
+    reader = TextReader(CONTRACT)
+    reader.feed("Well")
+    assert reader.pass_on(", then") == ", then"
+    reader.feed("\u2014")
+    assert reader.pass_on(before) == before
+    events = reader.feed('functools[{"name": "ping", "arguments": {}}]')
+    events += reader.finish(truncated=False)
+
+    # Within a word it is no marker, but the list behind it is a call all the same.
+    assert content_of(events) == ("" if is_marker else "functools")
+    assert [call.name for call in calls_of(events)] == ["ping"]
+
+
 # Beginnings of markers, and marks of everyday text: nothing of it is a call or reasoning.
 PIECES = [
     "<tool_cal", "<|tool_call_be", "[TOOL_", "<thin", "</thin", "<|chan", "functool", "<func", "`",
