@@ -17,7 +17,7 @@ from edge.runs.registry import ChatRun
 from edge.runs.reply import Reply
 from edge.runs.run import Desk, carry_run
 from edge.server.auth import Doorkeeper, KeyRights
-from edge.server.connection import RunResponse
+from edge.server.connection import Carry
 from edge.server.error_exit import error_event, send_error
 from edge.server.exchange import GatewayRequest
 from edge.server.naming import new_run_id, request_id, trace_headers
@@ -53,7 +53,7 @@ class ChatHandler:
         self._pass_through = pass_through
         self._new_id = new_id
 
-    async def __call__(self, request: GatewayRequest) -> RunResponse:
+    async def __call__(self, request: GatewayRequest) -> Carry:
         """Decode, authenticate and look up the route; what is returned carries the run.
 
         Raises:
@@ -68,7 +68,7 @@ class ChatHandler:
             return passed
         run = await self.run_for(request, tree, rights, started_at, size=len(body))
         request.on_give_up = run.note_cancelled
-        return RunResponse(partial(self._carry, run))
+        return partial(self._carry, run)
 
     def rights(self, request: GatewayRequest) -> KeyRights:
         """What the key of a request may do; raises ``Unauthorized``."""

@@ -7,9 +7,9 @@ wait for the first byte, nurseries and cancel scopes are at home, and a client t
 it at whatever await it is.
 
 Handlers named in a dispatch table (``direct`` of :func:`edge.server.listener.serve`) are called
-with the :class:`~edge.server.exchange.GatewayRequest` straight from the connection; Quart's
-contexts, hooks and routing are for everything else. A handler can serve both ways: in a view,
-:meth:`gateway_request` gives the same object.
+with the :class:`~edge.server.exchange.GatewayRequest` straight from the connection and return such
+a ``carry``; Quart's contexts, hooks, responses and routing are for everything else. A handler can
+serve both ways: in a view, :meth:`gateway_request` gives the same object.
 """
 
 import logging
@@ -42,6 +42,7 @@ from edge.server.error_exit import error_response
 from edge.server.exchange import EXTENSION, Exchange, GatewayRequest, Headers
 
 __all__ = [
+    "Carry",
     "DirectHandler",
     "DirectRoutes",
     "GatewayRequest",
@@ -56,32 +57,36 @@ __all__ = [
 log = logging.getLogger("edge.server")
 
 
+Carry: TypeAlias = Callable[[Reply], Awaitable[None]]
+"""Starts, writes and finishes the reply it is given."""
+
+
 class RunResponse(TrioResponse):
     """A response that writes itself.
 
     Args:
-        carry: starts, writes and finishes the reply it is given. Headers set on the response
-            object by hooks are not sent; what is sent is what ``carry`` sends.
+        carry: writes it. Headers set on the response object by hooks are not sent; what is sent is
+            what ``carry`` sends.
     """
 
-    def __init__(self, carry: Callable[[Reply], Awaitable[None]]) -> None:
+    def __init__(self, carry: Carry) -> None:
         super().__init__()
         self.carry = carry
         self.timeout = None
 
 
-DirectHandler: TypeAlias = Callable[[GatewayRequest], Awaitable[RunResponse]]
+DirectHandler: TypeAlias = Callable[[GatewayRequest], Awaitable[Carry]]
 DirectRoutes: TypeAlias = Mapping[tuple[str, str], DirectHandler]
 """Handlers by method and exact path."""
 
 
-async def carry_out(response: RunResponse, reply: Reply) -> None:
-    """Let a response write itself, and end what it left open.
+async def carry_out(carry: Carry, reply: Reply) -> None:
+    """Let an answer be written, and end what was left open.
 
     Raises:
         GatewayFault: it wrote nothing.
     """
-    await response.carry(reply)
+    await carry(reply)
     if not reply.started:
         raise GatewayFault("The gateway gave no answer to this request.")
     await reply.finish()
@@ -110,7 +115,7 @@ class GatewayHTTPConnection(TrioASGIHTTPConnection):
         if isinstance(response, RunResponse):
             exchange = exchange_of(self.scope)
             reply: Reply = AsgiReply(send) if exchange is None else exchange.reply
-            await carry_out(response, reply)
+            await carry_out(response.carry, reply)
         else:
             await super()._send_response(send, response)
 

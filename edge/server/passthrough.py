@@ -29,7 +29,7 @@ from edge.runs.dispatch import Dispatcher
 from edge.runs.reply import AnswerCut, Reply
 from edge.runs.tunnel import Passage, Tunnel, TunnelRun
 from edge.server.auth import Doorkeeper, KeyRights
-from edge.server.connection import RunResponse
+from edge.server.connection import Carry
 from edge.server.error_exit import error_event, send_error
 from edge.server.exchange import GatewayRequest
 from edge.server.naming import new_run_id, request_id, trace_headers
@@ -106,7 +106,7 @@ class PassThroughHandler:
             for route in policies
         }
 
-    async def __call__(self, request: GatewayRequest) -> RunResponse:
+    async def __call__(self, request: GatewayRequest) -> Carry:
         """Pass a request of any kind but chat through to its model's provider.
 
         Raises:
@@ -132,7 +132,7 @@ class PassThroughHandler:
         tree: object,
         rights: KeyRights,
         started_at: float,
-    ) -> RunResponse | None:
+    ) -> Carry | None:
         """Pass a chat request through, if it may be; None where it must not, or its fault be told.
 
         Args:
@@ -173,7 +173,7 @@ class PassThroughHandler:
         route: str,
         policy: OutputPolicy,
         started_at: float,
-    ) -> RunResponse:
+    ) -> Carry:
         run_id = self._new_id()
         query = request.query_string
         run = TunnelRun(
@@ -195,7 +195,7 @@ class PassThroughHandler:
             is_completion=path in COMPLETIONS,
         )
         request.on_give_up = run.note_cancelled
-        return RunResponse(partial(self._carry, run))
+        return partial(self._carry, run)
 
     async def _carry(self, run: TunnelRun, reply: Reply) -> None:
         passage = Passage(run, reply)

@@ -17,6 +17,7 @@ from edge.server.auth import check_origin
 from edge.server.chat import ChatHandler
 from edge.server.client_socket import ClientSocket
 from edge.server.connection import (
+    Carry,
     DirectHandler,
     DirectRoutes,
     RunResponse,
@@ -65,10 +66,10 @@ Current: TypeAlias = Callable[[], Handlers]
 def direct_routes(current: Current) -> DirectRoutes:
     """The handlers that are called without Quart's dispatch: those of the hot path."""
 
-    def chat(request: GatewayRequest) -> Awaitable[RunResponse]:
+    def chat(request: GatewayRequest) -> Awaitable[Carry]:
         return current().chat(request)
 
-    def pass_through(request: GatewayRequest) -> Awaitable[RunResponse]:
+    def pass_through(request: GatewayRequest) -> Awaitable[Carry]:
         return current().pass_through(request)
 
     routes: dict[tuple[str, str], DirectHandler] = dict.fromkeys(
@@ -86,11 +87,11 @@ def build_app(current: Current) -> QuartTrio:
 
     @app.post(CHAT)
     async def chat() -> RunResponse:
-        return await current().chat(gateway_request(request))
+        return RunResponse(await current().chat(gateway_request(request)))
 
     @app.post("/v1/<provider_path:rest>")
     async def pass_through(rest: str) -> RunResponse:  # noqa: ARG001 - the handler reads the path itself
-        return await current().pass_through(gateway_request(request))
+        return RunResponse(await current().pass_through(gateway_request(request)))
 
     _add_models_and_runs(app, current)
     _add_sockets(app, current)

@@ -83,10 +83,10 @@ class SameText:
 
     def learn(self, payload: bytes, chunk: dict[str, Any]) -> None:
         """Remember the shape of a decoded chunk, if it is one of a piece of text of choice 0."""
-        if self._left <= 0:
+        if self._left <= 0 or payload.count(_KEY) != 1:
             return
         text = _only_text(chunk)
-        if not text or payload.count(_KEY) != 1:
+        if not text:
             return
         self._left -= 1
         begin = payload.index(_KEY) + len(_KEY)

@@ -24,7 +24,7 @@ from edge.core.run_events import AttemptEnded, AttemptStarted, RunEnded, RunEven
 from edge.errors import ProviderStreamError, ProviderUnreachable
 from edge.providers.port import Provider
 from edge.runs.reply import AnswerCut, ClientGone
-from edge.server.connection import RunResponse, carry_out
+from edge.server.connection import Carry, carry_out
 from edge.server.exchange import GatewayRequest, Headers
 from edge.settings import Settings
 from tests.fakes.gateway import chat, tool
@@ -292,7 +292,7 @@ class Stage:
         )
         handlers = self.gateway.handlers
         chats = self.kind.path.endswith("/chat/completions")
-        handler: Callable[[GatewayRequest], Awaitable[RunResponse]]
+        handler: Callable[[GatewayRequest], Awaitable[Carry]]
         handler = handlers.chat if chats else handlers.pass_through
         with client:
             try:

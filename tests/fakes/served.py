@@ -1,19 +1,16 @@
 """A server on a real socket for the length of a test, and things for it to do."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TypeAlias
 
 import trio
 from quart_trio import QuartTrio
 
 from edge.runs.reply import Reply
-from edge.server.connection import DirectRoutes, GatewayRequest, RunResponse, prepare
+from edge.server.connection import Carry, DirectRoutes, GatewayRequest, RunResponse, prepare
 from edge.server.limits import ServerLimits
 from edge.server.listener import serve
-
-Carry: TypeAlias = Callable[[Reply], Awaitable[None]]
 
 PATIENCE_S = 10.0
 
@@ -70,10 +67,10 @@ class Watched:
         finally:
             (self.ended if through else self.cancelled).set()
 
-    async def handle(self, request: GatewayRequest) -> RunResponse:
+    async def handle(self, request: GatewayRequest) -> Carry:
         """A direct handler that reads the body and then carries."""
         await request.body()
-        return RunResponse(self)
+        return self
 
     async def view(self) -> RunResponse:
         """A Quart view that carries."""
@@ -121,8 +118,8 @@ async def flood(reply: Reply) -> None:
 def at_root(carry: Carry) -> DirectRoutes:
     """Routes on which every request to ``/`` is answered by ``carry``."""
 
-    async def handle(request: GatewayRequest) -> RunResponse:
+    async def handle(request: GatewayRequest) -> Carry:
         await request.body()
-        return RunResponse(carry)
+        return carry
 
     return {(method, "/"): handle for method in ("GET", "POST", "HEAD")}

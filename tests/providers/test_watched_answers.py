@@ -1,6 +1,6 @@
 """Answers that are read for a task that sleeps: the same bytes, ends and faults as ever."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -126,7 +126,7 @@ async def test_leaving_while_asleep_hangs_up(secure: bool, certificates: Certifi
 async def chunks_of(stream: ChunkStream, read_by_itself: bool) -> list[Chunk]:
     chunks: list[Chunk] = []
 
-    def take(more: list[Chunk]) -> bool:
+    def take(more: Sequence[Chunk]) -> bool:
         chunks.extend(more)
         return True
 

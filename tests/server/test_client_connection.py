@@ -13,13 +13,12 @@ from quart import request
 from edge.errors import GatewayFault, InvalidRequest, Overloaded, ProviderUnreachable
 from edge.runs.reply import ClientGone, Reply
 from edge.server.client_connection import ClientConnection, failure_of
-from edge.server.connection import GatewayRequest, RunResponse, read_body
+from edge.server.connection import Carry, GatewayRequest, read_body
 from edge.server.exchange import Exchange
 from edge.server.limits import ServerLimits
 from tests.fakes.raw_client import connect
 from tests.fakes.served import (
     PATIENCE_S,
-    Carry,
     Watched,
     at_root,
     fresh_app,
@@ -204,14 +203,14 @@ async def test_p5_http2_is_refused(opening: bytes) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_p5_an_upgrade_to_http2_is_ignored(method: str) -> None:
-    async def handle(request: GatewayRequest) -> RunResponse:
+    async def handle(request: GatewayRequest) -> Carry:
         body = await request.body()
 
         async def carry(reply: Reply) -> None:
             await reply.start(200, [])
             await reply.finish(b"%s %s" % (request.method.encode(), body))
 
-        return RunResponse(carry)
+        return carry
 
     headers = [
         ("Connection", "Upgrade, HTTP2-Settings"),
@@ -231,14 +230,14 @@ async def test_p5_an_upgrade_to_http2_is_ignored(method: str) -> None:
 # P6: request bodies
 
 
-async def handle_body(request: GatewayRequest) -> RunResponse:
+async def handle_body(request: GatewayRequest) -> Carry:
     body = await request.body()
 
     async def carry(reply: Reply) -> None:
         await reply.start(200, [], content_length=len(body))
         await reply.finish(body)
 
-    return RunResponse(carry)
+    return carry
 
 
 SMALL = ServerLimits(max_body_bytes=100_000, body_timeout_s=0.1, drain_s=1)
@@ -333,7 +332,7 @@ async def test_a_body_is_asked_for_where_the_client_waits_for_that() -> None:
 
 
 async def test_an_answer_without_the_body_ends_the_connection_and_asks_for_none() -> None:
-    async def refuse(_request: GatewayRequest) -> RunResponse:
+    async def refuse(_request: GatewayRequest) -> Carry:
         raise InvalidRequest("no")
 
     async with running(direct={("POST", "/"): refuse}) as url, connect(url) as client:
@@ -346,7 +345,7 @@ async def test_an_answer_without_the_body_ends_the_connection_and_asks_for_none(
 
 
 async def test_a_body_is_not_kept_while_its_answer_streams() -> None:
-    async def handle(request: GatewayRequest) -> RunResponse:
+    async def handle(request: GatewayRequest) -> Carry:
         await request.body()
 
         async def carry(reply: Reply) -> None:
@@ -354,7 +353,7 @@ async def test_a_body_is_not_kept_while_its_answer_streams() -> None:
             with pytest.raises(GatewayFault, match="before its answer begins"):
                 await request.body()
 
-        return RunResponse(carry)
+        return carry
 
     async with running(direct={("POST", "/"): handle}) as url, connect(url) as client:
         answer = await client.post("/", b"abc")

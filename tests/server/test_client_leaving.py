@@ -11,11 +11,10 @@ import trio
 from quart import request
 
 from edge.runs.reply import ClientGone, Reply
-from edge.server.connection import GatewayRequest, RunResponse, read_body
+from edge.server.connection import Carry, GatewayRequest, RunResponse, read_body
 from edge.server.limits import ServerLimits
 from tests.fakes.raw_client import connect
 from tests.fakes.served import (
-    Carry,
     Watched,
     flood,
     fresh_app,
@@ -81,7 +80,7 @@ async def test_leaving_cancels_the_run_however_it_is_done(leave: str, carry: Car
 async def test_leaving_cancels_what_waits_for_the_body() -> None:
     waiting, gone = trio.Event(), trio.Event()
 
-    async def handle(request: GatewayRequest) -> RunResponse:
+    async def handle(request: GatewayRequest) -> Carry:
         waiting.set()
         try:
             await request.body()

@@ -10,6 +10,7 @@ from quart_trio import QuartTrio
 from edge.errors import InvalidRequest, RateLimited
 from edge.runs.reply import Reply
 from edge.server.connection import (
+    Carry,
     GatewayRequest,
     RunResponse,
     gateway_request,
@@ -19,7 +20,7 @@ from tests.fakes.raw_client import connect
 from tests.fakes.served import fresh_app, running
 
 
-async def describe(asked: GatewayRequest) -> RunResponse:
+async def describe(asked: GatewayRequest) -> Carry:
     """Answer with what the handler sees."""
     body = await asked.body()
     query = asked.query_string.decode()
@@ -29,7 +30,7 @@ async def describe(asked: GatewayRequest) -> RunResponse:
         await reply.start(201, [(b"x-seen", b"yes")])
         await reply.write(seen.encode())
 
-    return RunResponse(carry)
+    return carry
 
 
 def app_with_views() -> QuartTrio:
@@ -37,7 +38,7 @@ def app_with_views() -> QuartTrio:
 
     @app.post("/view/<name>")
     async def view(name: str) -> RunResponse:
-        return await describe(gateway_request(request))
+        return RunResponse(await describe(gateway_request(request)))
 
     @app.post("/body")
     async def body() -> bytes:
