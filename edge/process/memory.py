@@ -2,10 +2,14 @@
 
 import gc
 
-YOUNG_OBJECTS = 100_000
-"""New objects between two looks at the young ones. However a request ends, it leaves no cycles
-(``errors.forget_frames``; ``tests/behaviours/test_garbage.py`` says so for every way), so there is
-little to find, and a look that comes rarely is a pause that comes rarely."""
+YOUNG_OBJECTS = 3_000
+"""New objects between two looks at the young ones. A look visits each of them once, so that few are
+a short pause: 100,000 rows and frames that are kept in memory were one of 40 ms."""
+
+YOUNG_LOOKS = 600
+"""Looks at the young between two at those that have been looked at. However a request ends, it leaves
+no cycles (``errors.forget_frames``; ``tests/behaviours/test_garbage.py`` says so for every way), so
+there is little to find, and a long pause that comes rarely is best."""
 
 
 def settle() -> None:
@@ -16,4 +20,4 @@ def settle() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
+    gc.set_threshold(YOUNG_OBJECTS, YOUNG_LOOKS, 20)
