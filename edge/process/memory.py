@@ -7,9 +7,9 @@ YOUNG_OBJECTS = 3_000
 a short pause: 100,000 rows and frames that are kept in memory were one of 40 ms."""
 
 YOUNG_LOOKS = 600
-"""Looks at the young between two at those that have been looked at. However a request ends, it leaves
-no cycles (``errors.forget_frames``; ``tests/behaviours/test_garbage.py`` says so for every way), so
-there is little to find, and a long pause that comes rarely is best."""
+"""Looks at the young between two at those that have been looked at. However a request ends, it
+leaves no cycles (``errors.forget_frames``; ``tests/behaviours/test_garbage.py`` says so for every
+way), so there is little to find, and a long pause that comes rarely is best."""
 
 
 def settle() -> None:
