@@ -21,7 +21,7 @@ from benchmarks.floors import Running
 from benchmarks.processes import Cores
 
 Result = dict[str, Any]
-CROWD = 1000  # at this many streams the rhythm is slower: what is asked for stays near one core's
+CROWD = 500  # at this many streams the rhythm is slower: what is asked for stays near one core's
 
 
 @dataclass(frozen=True, slots=True)
