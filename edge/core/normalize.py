@@ -166,6 +166,7 @@ class Normalizer:
             events.append(Finish(choice.finish, index))
         if self.usage is not None:
             events.append(UsageReport(self.usage))
+        self.held_chars = 0  # from here on they are counted where the calls are
         return events
 
     def _note_usage(self, usage: object) -> None:

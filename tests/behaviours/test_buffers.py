@@ -196,6 +196,20 @@ async def test_an_answer_too_long_to_be_held_is_an_error(buffer: str) -> None:
     assert row.category == "too_large"
 
 
+@pytest.mark.parametrize("buffer", ["full", "tool_calls"])
+async def test_a_call_that_fits_into_what_may_be_held_is_delivered(buffer: str) -> None:
+    held = call("ping", {"x": "y" * 1900})
+    async with openai_server(streams(held, finish="tool_calls")) as upstream:
+        output = f'buffer = "{buffer}"\nmax_held_bytes = 2000\nmax_attempts = 1'
+        async with gateway(upstream_config(upstream.base_url, output=output)) as edge:
+            offer = tool("ping", x={"type": "string"})
+            answer = await ask_once(edge.url, chat(stream=True, tools=[offer]))
+            (row,) = await edge.settled()
+
+    assert len(message(answer)["tool_calls"][0]["function"]["arguments"]) > 1900
+    assert row.status == "success"
+
+
 async def test_text_that_is_not_held_may_be_longer_than_what_may_be_held() -> None:
     async with openai_server(streams(*["y" * 500] * 20)) as upstream:
         config = upstream_config(upstream.base_url, output="max_held_bytes = 2000")
