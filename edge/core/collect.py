@@ -57,8 +57,7 @@ class Collector:
 
     def feed_texts(self, texts: list[str]) -> None:
         """Take pieces of text of choice 0."""
-        choice = self._choices.get(0) or self._choice(0)
-        choice.text += texts
+        self._choice(0).text.extend(texts)
         for text in texts:
             self.chars += len(text)
 

@@ -116,8 +116,6 @@ class ChunkEmitter:
         if choice is None or self._pending:
             return self.feed([TextDelta(text) for text in texts if text])
         head, tail = choice.text_head, self._delta_tail
-        if len(texts) == 1 and texts[0]:
-            return head + _json_text(texts[0]) + tail
         return b"".join([head + _json_text(text) + tail for text in texts if text])
 
     def finish(self, usage: dict[str, Any] | None) -> bytes:

@@ -98,11 +98,7 @@ class AnswerParser:
 
     def decode(self, data: bytes) -> bytes:
         """The body bytes of what one read brought behind the head: ``feed`` and ``take`` in one."""
-        parts = self._parts
         self._parse(data)
-        if len(parts) == 1:
-            self._room = self._max_head_bytes
-            return parts.pop()
         self._bound_framing(data)
         return self.take()
 

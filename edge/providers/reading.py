@@ -26,11 +26,6 @@ class _Buffer(threading.local):
 _buffer = _Buffer()
 
 
-def read_buffer() -> memoryview:
-    """The buffer of this thread, for one who reads a great many sockets; copy what came out."""
-    return _buffer.view
-
-
 def read_now(sock: socket.socket) -> bytes:
     """What there is on a non-blocking socket; empty at the end.
 

@@ -28,7 +28,7 @@ from typing import TypeAlias
 
 import trio
 
-from edge.providers.reading import read_buffer
+from edge.providers.reading import read_now
 
 Take: TypeAlias = Callable[[bytes], bool]
 """Takes what one read brought, never empty; returns whether more is wanted."""
@@ -38,20 +38,21 @@ _MOST_IN_A_ROW = 256 * 1024
 """Bytes that are read in a row; then everybody else has a turn."""
 
 _LEAST = 16384
-"""What a read counts for at least: what a small piece costs is not its bytes."""
+"""What a read counts for at least: what a small piece costs is not its bytes. So a turn is 16 of
+them at most, and a run that begins waits for several turns (docs/design/030)."""
 
 
 class _Reader:
-    """A sleeping task, how its socket is read, and what to do with what comes.
+    """A sleeping task, its socket, and what to do with what comes.
 
     Attributes:
         failure: what the task is to raise when it wakes.
     """
 
-    __slots__ = ("failure", "recv_into", "take", "task")
+    __slots__ = ("failure", "sock", "take", "task")
 
     def __init__(self, sock: socket.socket, take: Take) -> None:
-        self.recv_into = sock.recv_into
+        self.sock = sock
         self.take = take
         self.task = trio.lowlevel.current_task()
         self.failure: Exception | None = None
@@ -63,14 +64,12 @@ class Watch:
     def __init__(self) -> None:
         self._epoll: select.epoll | None = None
         self._readers: dict[int, _Reader] = {}
-        self._view = memoryview(b"")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Read until cancelled; whoever sleeps then wakes, and reads by itself again."""
         if not hasattr(select, "epoll"):
             task_status.started()
             return
-        self._view = read_buffer()
         with select.epoll() as epoll:
             self._epoll = epoll
             task_status.started()
@@ -126,21 +125,21 @@ class Watch:
         reader = self._readers.get(descriptor)
         if reader is None:
             return 0
-        count, view = 0, self._view
         try:
-            count = reader.recv_into(view)
+            data = read_now(reader.sock)
         except BlockingIOError:
             return 0
         except OSError as error:
+            data = b""
             reader.failure = trio.BrokenResourceError()
             reader.failure.__cause__ = error.with_traceback(None)
         try:
-            if count and reader.take(bytes(view[:count])):
-                return count
+            if data and reader.take(data):
+                return len(data)
         except Exception as error:
             reader.failure = error
         self._wake(descriptor)
-        return count
+        return len(data)
 
     def _wake(self, descriptor: int) -> None:
         task = self._readers[descriptor].task

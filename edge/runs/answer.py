@@ -30,7 +30,7 @@ from edge.core.stream_events import (
 from edge.runs.books import AttemptRecord
 from edge.runs.observers import Observers
 from edge.runs.registry import ChatRun, Run
-from edge.runs.reply import Reply
+from edge.runs.reply import ClientGone, Reply
 from edge.wire.sse import HEARTBEAT
 from edge.wire.strict_json import encode
 
@@ -195,12 +195,11 @@ class StreamedAnswer:
             return True
         self._note_shown(live)
         is_sent = False
-        data, self._waiting = self._waiting + data, b""
+        self._waiting += data
         if self._reply.started and not last:
+            data, self._waiting = self._waiting, b""
             is_sent = self._reply.write_now(data)
             self._left(data, trio.current_time())
-        else:
-            self._waiting = data
         self._is_behind = not is_sent
         if self._trace.on:
             self._trace.tell(live)
@@ -219,8 +218,7 @@ class StreamedAnswer:
             self.shown_chars += len(text)
         is_sent = self._reply.write_now(data)
         self._left(data, now)
-        if not is_sent:
-            self._is_behind = True
+        self._is_behind = not is_sent
         return is_sent
 
     async def settle(self) -> None:
@@ -242,8 +240,12 @@ class StreamedAnswer:
 
     async def beat(self) -> None:
         """Send a comment; see :class:`~edge.runs.heartbeats.Heart`."""
-        if not self._writing:  # else it is we who wait for the client
+        if self._writing:
+            return  # it is we who wait for the client
+        try:
             await self._write(HEARTBEAT, commits=False)
+        except ClientGone:
+            self._run.client_left()
 
     def _kinds_that_may_leave(self, *, hold_text: bool) -> frozenset[type[StreamEvent]]:
         """Kinds of events that need not wait for the verdict in the present attempt."""

@@ -9,8 +9,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import trio
-
 from edge.core.collect import Collector
 from edge.core.collected import CollectedOutput
 from edge.core.constrain import constrained_request, with_strict_tools
@@ -145,14 +143,15 @@ class Attempts:
         self, run: ChatRun, lease: Lease, question: _Question, record: AttemptRecord, answer: Answer
     ) -> CollectedOutput:
         """Read the provider's answer to its end, showing what may be shown on the way."""
-        intake = _Intake(run, question, record, answer)
         timeouts = self._options[lease.provider_name].timeouts
+        deadline = AttemptDeadline(timeouts, provider=lease.provider_name)
+        intake = _Intake(run, question, record, answer, deadline)
         run.phase = "connecting"
-        with AttemptDeadline(timeouts, provider=lease.provider_name) as deadline:
+        with deadline:
             try:
                 async with self._open(run, lease, question.request, record, deadline) as stream:
                     run.phase = "waiting"
-                    await intake.take_all(stream, deadline)
+                    await intake.take_all(stream)
             finally:
                 # What an interrupted answer has cost so far.
                 record.usage, record.received_chars = intake.usage, intake.chars
@@ -268,11 +267,17 @@ class _Intake:
     """Takes an answer in: normalizes, collects, and offers the client what may leave."""
 
     def __init__(
-        self, run: ChatRun, question: _Question, record: AttemptRecord, answer: Answer
+        self,
+        run: ChatRun,
+        question: _Question,
+        record: AttemptRecord,
+        answer: Answer,
+        deadline: AttemptDeadline,
     ) -> None:
         self._run = run
         self._record = record
         self._answer = answer
+        self._deadline = deadline
         self._read_back = question.read_back
         self._live = answer.is_live
         self._traced = run.policy.trace
@@ -280,7 +285,6 @@ class _Intake:
         self._collector = Collector()
         self._max_held = run.policy.max_held_bytes
         self._complete = False
-        self._progress = trio.current_time  # then the deadline's, which counts from what came last
 
     @property
     def usage(self) -> dict[str, Any] | None:
@@ -292,9 +296,8 @@ class _Intake:
         """Characters of text and calls so far."""
         return self._normalizer.read_chars + self._normalizer.held_chars
 
-    async def take_all(self, stream: ChunkStream, deadline: AttemptDeadline) -> None:
+    async def take_all(self, stream: ChunkStream) -> None:
         """Read the stream to its end."""
-        self._progress = deadline.progress
         while chunks := await stream.receive():
             if self._take(chunks):
                 await stream.receive_each(self._take)
@@ -322,7 +325,7 @@ class _Intake:
         Nearly all chunks are a piece of text in mid-answer: those take the short way, on which no
         event is made.
         """
-        now = self._progress()
+        now = self._deadline.progress()
         if self._traced and self._run.mirror is not None:
             self._run.mirror.received([*map(whole_chunk, chunks)], live=self._live)
         if self._run.phase == "waiting" and any(map(says_something, chunks)):

@@ -3,7 +3,7 @@
 Theory of operation. A task and a nursery for each run would cost a tenth of what a short run costs
 (docs/design/030). So a run that streams says once whom to look after, for as long as it lasts:
 
-    with heartbeats.keep(answer, every_s, on_gone):
+    with heartbeats.keep(answer, every_s):
         ...
 
 Who is kept stands in a heap, by the time at which it is to be looked at. One task sleeps until the
@@ -14,13 +14,11 @@ from then on, and is dropped when its time comes or when half of the heap is lik
 """
 
 import heapq
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import trio
-
-from edge.runs.reply import ClientGone
 
 _FEW = 64
 """Empty entries that are not worth tidying up."""
@@ -37,8 +35,7 @@ class Heart(Protocol):
     async def beat(self) -> None:
         """Send a heartbeat, unless a write is under way; may wait for the client.
 
-        Raises:
-            ClientGone: the client has left, or stopped reading.
+        A client that has left, or stopped reading, is for the heart to tell of.
         """
         ...
 
@@ -48,37 +45,15 @@ class _Kept:
 
     Attributes:
         heart: None once the run has ended.
-        beats: whether a heartbeat is being sent; then there is no entry in the heap.
-        scope: of the task that sends it, once it has begun.
+        beating: of the task that sends a heartbeat; meanwhile there is no entry in the heap.
     """
 
-    __slots__ = ("_heartbeats", "beats", "every_s", "heart", "on_gone", "scope")
+    __slots__ = ("beating", "every_s", "heart")
 
-    def __init__(
-        self, heartbeats: "Heartbeats", heart: Heart, every_s: float, on_gone: Callable[[], None]
-    ) -> None:
-        self._heartbeats = heartbeats
+    def __init__(self, heart: Heart, every_s: float) -> None:
         self.heart: Heart | None = heart
         self.every_s = every_s
-        self.on_gone = on_gone
-        self.beats = False
-        self.scope: trio.CancelScope | None = None
-
-    def __enter__(self) -> None:
-        assert self.heart is not None  # noqa: S101 - it is entered once
-        self._heartbeats.look_again(self, self.heart.last_write + self.every_s)
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.heart, self.on_gone = None, _nobody
-        if not self.beats:
-            self._heartbeats.forget_one()
-        elif self.scope is not None:
-            self.scope.cancel()  # it waits for the client
+        self.beating: trio.CancelScope | None = None
 
 
 class Heartbeats:
@@ -90,15 +65,19 @@ class Heartbeats:
         self._empty = 0
         self._pause = trio.CancelScope()
 
-    def keep(self, heart: Heart, every_s: float, on_gone: Callable[[], None]) -> _Kept:
-        """A context in which ``heart`` is looked after.
-
-        Args:
-            heart: the answer.
-            every_s: silence after which a heartbeat is sent, seconds.
-            on_gone: called where a heartbeat finds that the client has gone.
-        """
-        return _Kept(self, heart, every_s, on_gone)
+    @contextmanager
+    def keep(self, heart: Heart, every_s: float) -> Iterator[None]:
+        """Look after ``heart``: it beats whenever it has been silent for ``every_s`` seconds."""
+        kept = _Kept(heart, every_s)
+        self._look_again(kept, heart.last_write + every_s)
+        try:
+            yield
+        finally:
+            kept.heart = None
+            if kept.beating is None:
+                self._note_empty()
+            else:
+                kept.beating.cancel()  # it may wait for the client
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look after all that are kept, until cancelled."""
@@ -114,15 +93,13 @@ class Heartbeats:
         """How many entries there are, empty ones with them."""
         return len(self._heap)
 
-    def look_again(self, kept: _Kept, at: float) -> None:
-        """Look at this one again, at that time."""
+    def _look_again(self, kept: _Kept, at: float) -> None:
         self._number += 1
         heapq.heappush(self._heap, (at, self._number, kept))
         if at < self._pause.deadline:
             self._pause.deadline = at
 
-    def forget_one(self) -> None:
-        """One entry has become empty."""
+    def _note_empty(self) -> None:
         self._empty += 1
         if self._empty > _FEW and self._empty * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].heart is not None]
@@ -140,22 +117,15 @@ class Heartbeats:
             if heart is None:
                 self._empty -= 1
             elif (due := heart.last_write + kept.every_s) > now:
-                self.look_again(kept, due)
+                self._look_again(kept, due)
             else:
-                kept.beats = True
-                nursery.start_soon(self._beat, kept)
+                kept.beating = trio.CancelScope()
+                nursery.start_soon(self._beat, kept, kept.beating)
 
-    async def _beat(self, kept: _Kept) -> None:
-        with trio.CancelScope() as kept.scope:
-            if kept.heart is not None:
-                try:
-                    await kept.heart.beat()
-                except ClientGone:
-                    kept.on_gone()
-        kept.scope, kept.beats = None, False
+    async def _beat(self, kept: _Kept, beating: trio.CancelScope) -> None:
+        with beating:
+            if kept.heart is not None:  # else the run has ended before this task began
+                await kept.heart.beat()
+        kept.beating = None
         if kept.heart is not None:
-            self.look_again(kept, trio.current_time() + kept.every_s)
-
-
-def _nobody() -> None:
-    pass
+            self._look_again(kept, trio.current_time() + kept.every_s)

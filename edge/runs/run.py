@@ -95,7 +95,7 @@ def _kept_alive(run: Run, desk: Desk, heart: StreamedAnswer | None) -> AbstractC
     """A streaming client is kept alive while it waits, and one that is not there is noticed."""
     if heart is None:
         return nullcontext()
-    return desk.heartbeats.keep(heart, run.policy.heartbeat_s, run.client_left)
+    return desk.heartbeats.keep(heart, run.policy.heartbeat_s)
 
 
 def _why_cancelled(run: Run) -> EdgeError | ClientGone:

@@ -72,16 +72,10 @@ class SocketWriter:
         if self._unsent:
             self._unsent += data
             return False
-        if not data:
-            return True
-        try:
-            sent = self._send(data)
-        except OSError as error:
-            sent = self._failed(error)
-        if sent == len(data):
-            return True
-        self._unsent += data[sent:]
-        return False
+        sent = self._send_now(data) if data else 0
+        if sent < len(data):
+            self._unsent += data[sent:]
+        return not self._unsent
 
     def write_nowait(self, data: bytes) -> None:
         """Give ``data`` to the kernel, or keep it until the next write; never raises."""
@@ -110,15 +104,11 @@ class SocketWriter:
     def _send_now(self, data: bytes | bytearray) -> int:
         try:
             return self._send(data)
-        except OSError as error:
-            return self._failed(error)
-
-    def _failed(self, error: OSError) -> int:
-        """What a send that failed has sent, if the client is still there."""
-        if isinstance(error, BlockingIOError):
+        except BlockingIOError:
             return 0
-        self._give_up()
-        raise ClientGone("the client has closed its connection") from None
+        except OSError:
+            self._give_up()
+            raise ClientGone("the client has closed its connection") from None
 
     def _give_up(self) -> None:
         self.gone = True
@@ -258,22 +248,20 @@ class ClientReply:
         """See :class:`edge.runs.reply.Reply`; raises as :meth:`write` does."""
         if self._ended or not self.started:
             raise RuntimeError("a body is written between start and finish")
-        if self._chunked and data and not self._held_head:  # so are nearly all
-            return self._writer.write_now(b"%x\r\n%b\r\n" % (len(data), data))
         return self._writer.write_now(self._frame(data))
 
     def _frame(self, data: bytes) -> bytes:
         """``data`` as it goes over the wire, behind the head if that is still here."""
         if self._bodyless:
             data = b""
-        if 0 <= self._left < len(data):
-            raise RuntimeError("the body is longer than its Content-Length")
-        head, self._held_head = self._held_head, b""
-        if self._left > 0:
+        elif self._left >= 0:
+            if len(data) > self._left:
+                raise RuntimeError("the body is longer than its Content-Length")
             self._left -= len(data)
+        head, self._held_head = self._held_head, b""
         if self._chunked and data:
             return b"%b%x\r\n%b\r\n" % (head, len(data), data)
-        return head + data if head else data
+        return head + data
 
     async def finish(self, data: bytes = b"") -> None:
         """Send the last of the body, if any, and its end, in one write.

@@ -30,28 +30,23 @@ _MOST_IN_VAIN = 8
 class SameText:
     """Reads the payloads of one stream: ``text_of`` each, and ``learn`` what had to be decoded."""
 
-    __slots__ = ("_after", "_before", "_begin", "_end", "_least", "_left")
+    __slots__ = ("_after", "_before", "_begin", "_end", "_left")
 
     def __init__(self) -> None:
-        self._before = b""
-        self._after = b""
-        self._begin = b""  # the same two as they stand in the stream, with the text's quotes
+        self._before = b""  # of a payload, up to the quote that opens its text; empty: unknown
+        self._after = b""  # from the quote that closes it
+        self._begin = b""  # the same two as they stand in the stream
         self._end = b""
-        self._least = -1  # bytes of the shortest payload that can be alike; negative: none is known
         self._left = _MOST_IN_VAIN
 
     def text_of(self, payload: bytes) -> str | None:
         """The text of choice 0, if that is all that is new; never empty."""
-        before, after, least = self._before, self._after, self._least
-        if least < 0 or len(payload) <= least:
-            return None
-        if not (payload.startswith(before) and payload.endswith(after)):
+        string = _quoted(payload, self._before, self._after)
+        if not string:
             return None
         try:
-            text = loads(payload[len(before) : len(payload) - len(after)])
+            text: str = loads(string)
         except orjson.JSONDecodeError:
-            return None
-        if type(text) is not str or not text:
             return None
         self._left = _MOST_IN_VAIN
         return text
@@ -63,12 +58,9 @@ class SameText:
         to be cut.
         """
         begin, end = self._begin, self._end
-        if not begin or not (data.startswith(begin) and data.endswith(end)):
+        strings = _quoted(data, begin, end)
+        if not strings or len(data) > max_bytes:
             return None
-        if not len(begin) + len(end) < len(data) <= max_bytes:
-            return None
-        # Quotes are on both sides, so what is JSON there is a string.
-        strings = data[len(begin) - 1 : len(data) - len(end) + 1]
         try:
             if b"\n" not in strings:
                 texts = [loads(strings)]
@@ -96,9 +88,20 @@ class SameText:
             return  # the server escapes otherwise; the next piece will do
         before, after = payload[:begin], payload[begin + len(literal) :]
         if _stands_for_text(before, after, chunk):
-            self._before, self._after = before, after
-            self._begin, self._end = b'data: %b"' % before, b'"%b\n\n' % after
-            self._least = len(before) + len(after) + 2
+            self._before, self._after = before + b'"', b'"' + after
+            self._begin, self._end = b"data: " + self._before, self._after + b"\n\n"
+
+
+def _quoted(data: bytes, before: bytes, after: bytes) -> bytes:
+    """What stands between, with a quote on each side: if that is JSON, it is a string, not empty.
+
+    Empty where the bytes are others, or nothing stands between them.
+    """
+    if not before or len(data) <= len(before) + len(after):
+        return b""
+    if not (data.startswith(before) and data.endswith(after)):
+        return b""
+    return data[len(before) - 1 : len(data) - len(after) + 1]
 
 
 def _only_text(chunk: dict[str, Any]) -> str:

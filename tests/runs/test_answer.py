@@ -1,5 +1,6 @@
-"""What waits of an answer leaves before what comes after it."""
+"""What waits of an answer leaves before what comes after it, and who has gone is told of."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ from edge.runs.observers import Observers
 from tests.fakes.memory_reply import MemoryReply
 
 
-def streamed(reply: MemoryReply) -> StreamedAnswer:
+def streamed(reply: MemoryReply, left: Callable[[], None] | None = None) -> StreamedAnswer:
     run: Any = SimpleNamespace(
         id="run_1",
         request_id="run_1",
@@ -19,6 +20,7 @@ def streamed(reply: MemoryReply) -> StreamedAnswer:
         identity=Identity("chatcmpl-1", 1, "model"),
         request=SimpleNamespace(include_usage=False),
         mirror=None,
+        client_left=left,
     )
     return StreamedAnswer(run, reply, Observers([]))
 
@@ -42,3 +44,11 @@ async def test_the_last_of_an_attempt_that_failed_leaves_before_the_next_attempt
     places = [reply.body.find(each) for each in (b"one", b"two", b"three")]
     assert places == sorted(places)
     assert places[0] > 0
+
+
+async def test_a_beat_that_finds_the_client_gone_says_so_and_raises_nothing() -> None:
+    told: list[str] = []
+    answer = streamed(MemoryReply(leaves_at=1), left=lambda: told.append("left"))
+    await answer.beat()
+
+    assert told == ["left"]

@@ -119,10 +119,10 @@ class TextReader(MarkupReader):
         sieve = self._sieve
         if sieve is None or not self._flows or sieve(text) is not None:
             return None
-        # Of all that passes the scanner only needs the last piece.
-        self._passed_on = text
         if text[-1] not in BLANK and not self.outbox.gap:
+            self._passed_on = text  # of all that passes the scanner only needs the last piece
             return text
+        self._passed_on = ""
         self._scanner.passed_plain(text)
         self._sieve = self._scanner.sieve()
         return self.outbox.go_on(text)
